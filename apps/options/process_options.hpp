@@ -37,6 +37,7 @@ struct ProcessOptions {
   std::optional<TransportKind> transport;          // not given: the first that can carry the run
   int attempt = 0;                                 // how often pipetrain launch has started the run again
   std::optional<std::chrono::seconds> stop_grace;  // between a launcher's SIGTERM and its SIGKILL; not given: not known
+  int preempt_signal = 0;                          // the notice that this process's machine will be taken
   std::vector<std::string> notes;                  // lines for stderr, see TrainOptions::notes
 
   bool several() const { return processes > 1; }

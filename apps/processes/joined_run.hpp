@@ -6,11 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/ranks/named_values.hpp"
 #include "actors/ranks/run_processes.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"
+#include "apps/processes/departures.hpp"
+#include "apps/processes/run_message.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {
@@ -27,7 +30,7 @@ struct JoinRequest {
   int spares = 0;          // the last processes, which have no ranks at first
 };
 
-// A process has one object at a time. Not thread-safe except for ask_to_stop().
+// A process has one object at a time. Not thread-safe except for ask_to_stop(), ask_to_leave() and departures().
 class JoinedRun {
  public:
   // Blocks until all processes of the run have joined. Afterwards a follower's lines on stderr begin with its ranks.
@@ -62,12 +65,25 @@ class JoinedRun {
   // Stops all processes because of a signal to this one; process 0 decides.
   void ask_to_stop(int signal) noexcept;
 
+  // --- leaving an elastic run on purpose; processes are named by their present numbers ---
+  // Asks process 0, also one that leads the run later, to take this process's ranks over.
+  void ask_to_leave();
+  // In process 0: returns the processes that have asked and are still there, in order.
+  std::vector<int> leavers() const;
+  // In process 0: announces to all that this process leaves, before its states are copied.
+  void announce_leave(int process);
+  // In process 0: lets another process end, because its states are safe.
+  void let_leave(int process);
+  Departures& departures() { return departures_; }
+
  private:
   std::shared_ptr<ControlPlane> control() const;  // of the present membership; thread-safe
-  void receive_signals(ControlPlane& control);
-  void on_message(std::span<const std::byte> message);
+  void receive_messages(ControlPlane& control);
+  void on_message(int from, std::span<const std::byte> bytes);
+  int first_number(int process) const;
 
   std::shared_ptr<RunProcesses> processes_;
+  Departures departures_;
 };
 
 }  // namespace pipetrain

@@ -17,6 +17,8 @@
 
 namespace pipetrain {
 
+class JoinedRun;
+
 // For process 0. Use it from one thread, except for stop().
 class StepLoop {
  public:
@@ -26,6 +28,7 @@ class StepLoop {
     RunRecords& records;
     HealthWatch& watch;
     const OutputLock* save_lock;  // null if nothing is saved
+    JoinedRun* joined;            // null in a run of one process
   };
   // All arguments must outlive the loop.
   StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners);
@@ -40,6 +43,9 @@ class StepLoop {
 
  private:
   void run_steps();
+  void print_takeovers(const std::vector<Takeover>& takeovers);
+  void let_leave();
+  [[noreturn]] void leave();
   void check_save_folder() const;
   void print_evaluation(const std::optional<Evaluation>& evaluation);
   void print_unlabelled(const StepReport& report) const;
@@ -55,6 +61,7 @@ class StepLoop {
   Trainer& trainer_;
   RunRecords& records_;
   const OutputLock* save_lock_;
+  JoinedRun* joined_;
   TrainingRun run_;
   StepOutputs& outputs_;
   StopGrace grace_;

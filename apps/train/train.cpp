@@ -66,9 +66,11 @@ void answer_training(Trainer& trainer) {
   for (const auto& line : trainer.waiting()) print_over_progress(line);
 }
 
-// Runs a process other than the first. Returns the exit status, or no value where it has become the first process.
-std::optional<int> follow_training(Trainer& trainer, JoinedRun& joined) {
-  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_training(trainer); });
+// Runs a process other than the first. leaving: it may hand over its ranks. Returns the exit status, or no value where it has
+// become the first process.
+std::optional<int> follow_training(Trainer& trainer, JoinedRun& joined, bool leaving) {
+  const SignalAnswers answers({[&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_training(trainer); },
+                               [&] { leaving ? joined.ask_to_leave() : request_stop(preemption_signal()); }});
   if (trainer.follow()) return std::nullopt;
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
@@ -106,13 +108,14 @@ std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks)
   return notes;
 }
 
-// Runs process 0. `joined` may be null. Returns the exit status.
-int lead_training(StepLoop& loop, Trainer& trainer, JoinedRun* joined) {
+// Runs process 0. `joined` may be null. leaving: it may hand over its ranks. Returns the exit status.
+int lead_training(StepLoop& loop, Trainer& trainer, JoinedRun* joined, bool leaving) {
   const auto stop = [&] {
     if (joined) joined->ask_to_stop(stop_signal());
     loop.stop();
   };
-  const SignalAnswers answers(stop, [&] { answer_training(trainer); });
+  const SignalAnswers answers({stop, [&] { answer_training(trainer); },
+                               [&] { joined&& leaving ? joined->ask_to_leave() : request_stop(preemption_signal()); }});
   return loop.run();
 }
 
@@ -195,14 +198,14 @@ int run_train(const TrainOptions& options) {
   try {
     if (!options.processes.leads()) {
       joined->on_half([&] { return takes_save_folder(options, locks); });
-      if (const auto status = follow_training(*trainer, *joined)) return *status;
+      if (const auto status = follow_training(*trainer, *joined, options.run.elastic == Elastic::takeover)) return *status;
       notes = take_lead(options, locks);
       led.emplace(options, begun);
     }
     note_transport(*trainer, notes);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, figures_of(begun), led->report.get()); });
-    StepLoop loop(options, notes, *trainer, {*outputs, led->records, *watch, locks.save.get()});
-    const int status = lead_training(loop, *trainer, joined.get());
+    StepLoop loop(options, notes, *trainer, {*outputs, led->records, *watch, locks.save.get(), joined.get()});
+    const int status = lead_training(loop, *trainer, joined.get(), options.run.elastic == Elastic::takeover);
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {

@@ -1,6 +1,7 @@
 #include "actors/training/run/memberships.hpp"
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -103,6 +104,12 @@ const Takeover& Memberships::renew(const std::string& cause) {
       if (error.kind() != ErrorKind::peer_lost || !has_lost_more()) throw;
     }
   }
+}
+
+void Memberships::wait_until_lost(int process) const {
+  constexpr std::chrono::milliseconds look{5}, patience{5000};
+  for (auto left = patience; left.count() > 0 && !job_.processes->control->is_lost(process); left -= look)
+    std::this_thread::sleep_for(look);
 }
 
 void Memberships::gather() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint/checkpoint_save.hpp"
+#include "actors/training/copies/copy_request.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/run/evaluator.hpp"
@@ -54,6 +55,22 @@ class Trainer::Run {
   void renew() {
     if (!job_.keeps_copies || job_.processes) throw Error(ErrorKind::internal, "this run keeps no copies of its state");
     take_over("its trainer was renewed");
+  }
+
+  void copy_states() {
+    with_takeovers([&] {
+      const CopyRequest request{progress_.now().steps, std::make_shared<const Bytes>(progress_.record())};
+      pipeline().save_state(to_target(request)).get();
+    });
+  }
+
+  // A failed pipeline answers no question.
+  void take_over_from(int process) {
+    with_takeovers([&, membership = memberships_.number()] {
+      if (memberships_.number() != membership) return;
+      memberships_.wait_until_lost(process);
+      pipeline().memory();
+    });
   }
 
   StepReport run_step(bool another_follows, std::optional<double> learning_rate) {
@@ -242,6 +259,8 @@ StepReport Trainer::step(bool another_follows, std::optional<double> learning_ra
   return run_->step(another_follows, learning_rate);
 }
 void Trainer::renew() { run_->renew(); }
+void Trainer::copy_states() { run_->copy_states(); }
+void Trainer::take_over_from(int process) { run_->take_over_from(process); }
 int Trainer::membership() const { return run_->membership(); }
 bool Trainer::recover(const RunFailed& failure, int membership) { return run_->recover(failure, membership); }
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }

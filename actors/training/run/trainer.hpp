@@ -92,6 +92,11 @@ class Trainer {
   // are those after the last finished step. The job's fault does not happen again. Throws Error(internal) for other jobs,
   // and as the constructor and step() do.
   void renew();
+  // Between steps of an elastic run: returns once every state after the last step is where the loss of one process loses
+  // nothing, so that a takeover repeats no step. Not while a checkpoint is being written. Throws as step().
+  void copy_states();
+  // Waits until this process, which ends on purpose, is lost, and takes over its ranks. Throws as step().
+  void take_over_from(int process);
   // Returns the loss on the job's evaluation data with the present weights, which do not change. No value where the job
   // has no such data, or when `stop`, which is asked now and then, became true. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });
