@@ -44,6 +44,11 @@ struct ProcessOptions {
   bool leads() const { return process == 0; }  // draws the progress and writes the files
 };
 
+// The place of a process in a run whose processes have changed since they were started.
+struct RunPlace {
+  int process = 0, processes = 1;
+};
+
 // Reads the options of a process of a run that has this many ranks. Throws Error(input).
 ProcessOptions read_processes(const OptionValues& values, const std::map<std::string, std::string>& environment,
                               std::int64_t ranks);

@@ -43,9 +43,7 @@ JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) 
   processes_->transport = options.transport;
   const int holders = options.processes - request.spares;
   const ProcessLabels labels(request.shape, holders);
-  if (request.spares > 0)
-    for (const RankLocation& place : deal_ranks(Mesh(request.shape).size(), holders))
-      processes_->process_of.push_back(place.process);
+  deal(Mesh(request.shape).size(), holders, request.spares > 0);
   Rendezvous rendezvous = rendezvous_of(options);
   rendezvous.label = labels.label(options.process);
   rendezvous.settings = request.settings;
@@ -76,7 +74,7 @@ void JoinedRun::receive_messages(ControlPlane& control) {
   departures_.begin_membership();
   control.on_message(Channel::run, [this](int from, std::span<const std::byte> bytes) { on_message(from, bytes); });
   if (departures_.asks() && control.process() != 0)
-    control.send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave}));
+    control.send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave, 0, {}}));
 }
 
 int JoinedRun::first_number(int process) const {
@@ -128,7 +126,7 @@ void JoinedRun::on_half(std::function<bool()> handler) {
 }
 
 void JoinedRun::ask_to_stop(int signal) noexcept {
-  const Bytes message = to_bytes({RunMessage::Kind::stop, signal});
+  const Bytes message = to_bytes({RunMessage::Kind::stop, signal, {}});
   const std::shared_ptr<ControlPlane> plane = control();
   if (plane->process() != 0) return plane->send(0, Channel::run, message);
   for (int process = 1; process < plane->processes(); ++process) plane->send(process, Channel::run, message);
@@ -137,7 +135,7 @@ void JoinedRun::ask_to_stop(int signal) noexcept {
 void JoinedRun::ask_to_leave() {
   departures_.ask();
   const std::shared_ptr<ControlPlane> plane = control();
-  if (plane->process() != 0) plane->send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave}));
+  if (plane->process() != 0) plane->send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave, 0, {}}));
 }
 
 std::vector<int> JoinedRun::leavers() const {
@@ -155,11 +153,35 @@ void JoinedRun::announce_leave(int process) {
   const int number = first_number(process);
   departures_.announce(number);
   for (int other = 1; other < plane->processes(); ++other)
-    plane->send(other, Channel::run, to_bytes({RunMessage::Kind::leaves, number}));
+    plane->send(other, Channel::run, to_bytes({RunMessage::Kind::leaves, number, {}}));
 }
 
 void JoinedRun::let_leave(int process) {
-  control()->send(process, Channel::run, to_bytes(RunMessage{RunMessage::Kind::may_leave}));
+  control()->send(process, Channel::run, to_bytes(RunMessage{RunMessage::Kind::may_leave, 0, {}}));
+}
+
+void JoinedRun::announce_relayout(const std::string& text) {
+  const std::shared_ptr<ControlPlane> plane = control();
+  for (int process = 1; process < plane->processes(); ++process)
+    plane->send(process, Channel::run, to_bytes({RunMessage::Kind::relayout, 0, text}));
+}
+
+std::optional<std::string> JoinedRun::take_relayout() {
+  const std::lock_guard lock(relayout_mutex_);
+  return std::exchange(relayout_, std::nullopt);
+}
+
+// The exchange also makes sure that no message of the old layout is on its way any more.
+void JoinedRun::deal_anew(int ranks, int spares) {
+  control()->exchange("relayout", {});
+  departures_.begin_membership();
+  deal(ranks, control()->processes() - spares, spares > 0);
+}
+
+void JoinedRun::deal(int ranks, int holders, bool spares) {
+  processes_->process_of.clear();
+  if (!spares) return;
+  for (const RankLocation& place : deal_ranks(ranks, holders)) processes_->process_of.push_back(place.process);
 }
 
 // Called on the control plane's thread. When process 0 acts on a signal, it forwards it to all others.
@@ -176,6 +198,10 @@ void JoinedRun::on_message(int from, std::span<const std::byte> bytes) {
       return departures_.announce(message->number);
     case RunMessage::Kind::may_leave:
       return departures_.leave();
+    case RunMessage::Kind::relayout: {
+      const std::lock_guard lock(relayout_mutex_);
+      relayout_ = message->text;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,14 +77,28 @@ class JoinedRun {
   void let_leave(int process);
   Departures& departures() { return departures_; }
 
+  // --- changing the layout ---
+  RunPlace place() const { return {control()->process(), control()->processes()}; }
+  // In process 0, before it ends the run in its present layout: announces to all that it goes on in another one.
+  void announce_relayout(const std::string& text);
+  // Returns the announced text, once.
+  std::optional<std::string> take_relayout();
+  // Every process calls it once its Trainer is gone: deals the ranks of the new layout to the processes; the last ones are
+  // spare. Returns when all have called it.
+  void deal_anew(int ranks, int spares);
+
  private:
   std::shared_ptr<ControlPlane> control() const;  // of the present membership; thread-safe
   void receive_messages(ControlPlane& control);
   void on_message(int from, std::span<const std::byte> bytes);
   int first_number(int process) const;
+  // Deals ranks to the first processes, or, where none is spare, to all of them in order.
+  void deal(int ranks, int holders, bool spares);
 
   std::shared_ptr<RunProcesses> processes_;
   Departures departures_;
+  std::mutex relayout_mutex_;
+  std::optional<std::string> relayout_;
 };
 
 }  // namespace pipetrain

@@ -16,10 +16,12 @@ struct RunMessage {
     asks_leave,  // to process 0: the sender wants to hand over its ranks and end
     leaves,      // to all: this process (its first number) ends on purpose
     may_leave,   // to a process that has asked: its states are safe, so it may end
-    last = may_leave,
+    relayout,    // to all: the run is about to end in this layout, and goes on in the one that the text gives
+    last = relayout,
   };
   Kind kind = Kind::stop;
   std::int32_t number = 0;
+  std::string text = {};
 };
 
 Bytes to_bytes(const RunMessage& message);

@@ -59,7 +59,7 @@ void take_outputs(const TrainOptions& options, RunLocks& locks, std::vector<std:
     if (!locks.save) locks.save = OutputLock::of_folder("save", *folder, notes);
     restore_replaced_checkpoints(*folder);
   }
-  take_records(options.records, locks.others, notes);
+  if (locks.others.empty()) take_records(options.records, locks.others, notes);
 }
 
 std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "apps/output/output_files.hpp"
 #include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -31,6 +33,7 @@ StepLoop::StepLoop(const TrainOptions& options, const std::vector<std::string>& 
       records_(listeners.records),
       save_lock_(listeners.save_lock),
       joined_(listeners.joined),
+      requests_(listeners.requests),
       run_(options.run, trainer, [this] { check_save_folder(); }),
       outputs_(listeners.outputs),
       grace_(options.processes.stop_grace),
@@ -38,9 +41,13 @@ StepLoop::StepLoop(const TrainOptions& options, const std::vector<std::string>& 
   outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
 }
 
-int StepLoop::run() {
+std::optional<int> StepLoop::run() {
   run_steps();
   outputs_.finish();
+  if (change_) {
+    run_.save_last();
+    return std::nullopt;
+  }
   const bool stopped = save_end() || !evaluate_end();
   const bool recorded = write_records(stopped);
   stopped ? print_stopped() : report_end();
@@ -49,8 +56,8 @@ int StepLoop::run() {
 
 void StepLoop::run_steps() {
   try {
-    while (!run_.finished() && !is_asked_to_stop()) {
-      const StepReport report = run_.step();
+    while (!change_ && !run_.finished() && !is_asked_to_stop()) {
+      StepReport report = run_.step();
       grace_.step_took(report.seconds);
       print_takeovers(report.takeovers);
       outputs_.step(report);
@@ -60,6 +67,8 @@ void StepLoop::run_steps() {
       print_evaluation(run_.evaluate_if_due(is_asked_to_stop));
       print_slow_disk(run_.save_if_due());
       let_leave();
+      requests_.add(std::move(report));
+      if (!run_.finished() && !is_asked_to_stop()) change_ = requests_.take();
     }
   } catch (const StepLeft&) {  // the last finished step is kept
   }
@@ -67,6 +76,8 @@ void StepLoop::run_steps() {
 
 void StepLoop::print_takeovers(const std::vector<Takeover>& takeovers) {
   for (Takeover takeover : takeovers) {
+    if (takeover.membership <= printed_membership_) continue;
+    printed_membership_ = takeover.membership;
     const auto left = joined_ ? joined_->departures().left_before(takeover.membership) : std::nullopt;
     if (left) takeover.cause = fmt::format("process {} has left on purpose", *left);
     print_over_progress((left ? "handed over: " : "takeover: ") + to_string(takeover));
@@ -84,7 +95,7 @@ void StepLoop::let_leave() {
     run_.copy_states();
     if (leaver == 0) leave();
     joined_->let_leave(leaver);
-    trainer_.take_over_from(leaver);
+    print_takeovers(trainer_.take_over_from(leaver));
   }
 }
 

@@ -36,6 +36,8 @@ Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> train
                          std::shared_ptr<const StepSamples> evaluation)
     : job_(job), training_(std::move(training)), evaluation_(std::move(evaluation)) {
   if (!several()) job_.processes = nullptr;
+  number_ = job_.first_membership;
+  if (job_.processes && job_.processes->planes) first_plane_ = job_.processes->planes->membership();
   check_elastic(job_);
   job_.keeps_copies |= job_.elastic == Elastic::takeover;
   if (several()) channel_ = std::make_shared<EngineChannel>(job_.processes->control);
@@ -116,7 +118,7 @@ void Memberships::gather() {
   if (job_.processes && job_.processes->planes) {
     job_.processes->planes->gather();
     job_.processes->control = job_.processes->planes->current();
-    number_ = job_.processes->planes->membership();
+    number_ = job_.first_membership + job_.processes->planes->membership() - first_plane_;
   } else {
     ++number_;
   }

@@ -41,6 +41,7 @@ class Memberships {
   // Returns the record of the progress from which the last renewal continues; empty where no step had begun.
   const Bytes& record() const { return record_; }
   // Returns those since the last call.
+  const std::vector<Takeover>& takeovers() const { return takeovers_; }
   std::vector<Takeover> take_takeovers() { return std::exchange(takeovers_, {}); }
 
  private:
@@ -62,6 +63,7 @@ class Memberships {
   std::vector<Takeover> takeovers_;
   Bytes record_;
   int number_ = 1;
+  int first_plane_ = 1;  // number of the control plane of the job's first membership
 };
 
 }  // namespace pipetrain

@@ -65,12 +65,13 @@ class Trainer::Run {
   }
 
   // A failed pipeline answers no question.
-  void take_over_from(int process) {
+  std::vector<Takeover> take_over_from(int process) {
     with_takeovers([&, membership = memberships_.number()] {
       if (memberships_.number() != membership) return;
       memberships_.wait_until_lost(process);
       pipeline().memory();
     });
+    return memberships_.takeovers();
   }
 
   StepReport run_step(bool another_follows, std::optional<double> learning_rate) {
@@ -86,6 +87,7 @@ class Trainer::Run {
     StepReport report;
     report.step = number;
     report.membership = memberships_.number();
+    report.relayouts = job_.relayouts;
     report.learning_rate = info.learning_rate;
     report.tokens = samples_->size(number).counted;
     const auto begin = std::chrono::steady_clock::now();
@@ -260,7 +262,7 @@ StepReport Trainer::step(bool another_follows, std::optional<double> learning_ra
 }
 void Trainer::renew() { run_->renew(); }
 void Trainer::copy_states() { run_->copy_states(); }
-void Trainer::take_over_from(int process) { run_->take_over_from(process); }
+std::vector<Takeover> Trainer::take_over_from(int process) { return run_->take_over_from(process); }
 int Trainer::membership() const { return run_->membership(); }
 bool Trainer::recover(const RunFailed& failure, int membership) { return run_->recover(failure, membership); }
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
