@@ -178,8 +178,15 @@ void check_learning_rate(const OptionValues& values, LearningRateSettings& rate)
 }
 
 void check_optimizer(const OptionValues& values, const OptimizerSettings& optimizer) {
-  if (values.given("adam-eps") && default_settings(optimizer.name).eps == 0)
-    values.fail("adam-eps", fmt::format("the optimizer {} has no epsilon; leave it out", optimizer.name));
+  for (const SettingRow& row : setting_table()) {
+    const auto uses = [&](const std::string& name) { return optimizer_uses(name, row.name); };
+    if (!values.given(row.name) || uses(optimizer.name)) continue;
+    const auto names = optimizer_names();
+    if (std::any_of(names.begin(), names.end(), uses))
+      values.fail(row.name, fmt::format("the optimizer {} has no such factor; leave it out", optimizer.name));
+  }
+  if (optimizer.nesterov && optimizer.momentum == 0)
+    values.fail("nesterov", "there is no momentum; give --momentum, or leave it out");
 }
 
 void read_watch(const OptionValues& values, WatchSettings& watch) {
@@ -205,6 +212,11 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.peak_tflops = values.number("peak-tflops");
   options.log_interval = values.integer("log-interval").value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
+  options.retune = values.integer("retune");
+  if (options.retune && !options.run.saving.folder)
+    values.fail("retune", "needs --save DIR, for the checkpoint with which the run goes on; give it");
+  if (options.retune && options.records.record)
+    values.fail("retune", "changes the layout, and a run with --record keeps it; leave out one of them");
   read_watch(values, options.watch);
 }
 

@@ -24,6 +24,7 @@ struct TrainOptions {
   std::optional<double> peak_tflops;  // of one device: what mfu is a share of
   std::int64_t log_interval = 1;
   WatchSettings watch;
+  std::optional<std::int64_t> retune;  // steps between two searches for a better cut; not given: none
   std::optional<std::filesystem::path> save_config;
   std::string config_text;  // for it
   bool dry_run = false;

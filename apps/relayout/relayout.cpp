@@ -123,7 +123,7 @@ int run_relayout(const std::vector<std::string>& given, const Environment&) {
                 fmt::format("relayout: the run in {} has not answered within {} s; its step takes longer, or it has ended",
                             folder.string(), timeout.count()));
   if (!answer->changed) throw Error(ErrorKind::input, "relayout: " + answer->text);
-  fmt::print("{}\n", answer->text);
+  fmt::print("relayout: {}\n", answer->text);
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "model/config/cut.hpp"
 #include "schedules/simulate/simulate.hpp"
+#include "tuning/retuned_cut.hpp"
 
 namespace pipetrain {
 namespace {
@@ -50,11 +51,17 @@ double simulated_seconds(const Profile& measured, const TrainJob& job) {
 
 void LayoutRequests::add(StepReport report) {
   if (!options_.run.saving.folder) return;
+  ++steps_;
   measured_.push_back(std::move(report));
   if (measured_.size() > measured_steps) measured_.pop_front();
 }
 
 std::optional<LayoutChange> LayoutRequests::take() {
+  auto change = requested();
+  return change ? std::move(change) : retuned();
+}
+
+std::optional<LayoutChange> LayoutRequests::requested() {
   constexpr std::chrono::milliseconds pause{100};
   const auto now = std::chrono::steady_clock::now();
   const auto& folder = options_.run.saving.folder;
@@ -68,14 +75,42 @@ std::optional<LayoutChange> LayoutRequests::take() {
     change.since = now;
     return change;
   } catch (const Error& error) {
-    answer(*request, false, error_line(error));
-    print_over_progress("relayout: the run keeps its layout: " + error_line(error));
+    answer(*folder, {request->id, false, "the run keeps its layout: " + error_line(error)});
     return {};
   }
 }
 
-void LayoutRequests::answer(const RelayoutRequest& request, bool changed, const std::string& text) const {
-  write_answer(*options_.run.saving.folder, {request.id, changed, one_line(text)});
+// Changes the cut where the simulation gains more than the share that pays for the change and for errors of measuring.
+std::optional<LayoutChange> LayoutRequests::retuned() {
+  constexpr double least_gain = 0.05;
+  constexpr CutLimits limits{.seconds = 1, .cuts = 300};
+  if (!options_.retune || measured_.size() < measured_steps || steps_ < *options_.retune) return {};
+  steps_ = 0;
+  const auto since = std::chrono::steady_clock::now();
+  try {
+    const auto found = retune_cut(measured_profile(), *job_.plan, limits);
+    if (!found || found->after > (1 - least_gain) * found->before) return {};
+    LayoutChange change = check({retune_id, {"--cut", cut_text(found->cut)}});
+    change.since = since;
+    change.text = fmt::format("retuned to cut {} (simulated step {:.4g} ms -> {:.4g} ms, {:+.1f} %)", cut_text(found->cut),
+                              1e3 * found->before, 1e3 * found->after, 100 * (found->after / found->before - 1));
+    return change;
+  } catch (const std::exception& error) {  // the run is sound without it
+    print_over_progress(fmt::format("retune: the run keeps its cut: {}", error.what()));
+    return {};
+  }
+}
+
+void LayoutRequests::answer(const std::filesystem::path& folder, const RelayoutAnswer& answer) {
+  const std::string line = one_line("relayout: " + answer.text);
+  print_over_progress(line);
+  if (answer.id != retune_id) write_answer(folder, {answer.id, answer.changed, answer.text});
+}
+
+Profile LayoutRequests::measured_profile() const {
+  ProfileRecorder recorder(job_, options_.run.model.name);
+  for (const StepReport& report : measured_) recorder.add(report);
+  return recorder.profile();
 }
 
 LayoutChange LayoutRequests::check(const RelayoutRequest& request) const {
@@ -110,9 +145,7 @@ std::string LayoutRequests::expected_gain(const TrainJob& next) const {
   if (measured_.empty() || !same_blocks || job_.layout.slices != 1 || next.layout.slices != 1)
     return " (no simulation: the times of its blocks are not measured)";
   try {
-    ProfileRecorder recorder(job_, options_.run.model.name);
-    for (const StepReport& report : measured_) recorder.add(report);
-    const Profile measured = recorder.profile();
+    const Profile measured = measured_profile();
     const double before = simulated_seconds(measured, job_), after = simulated_seconds(measured, next);
     return fmt::format(" (simulated step {:.4g} ms -> {:.4g} ms, {:+.1f} %)", 1e3 * before, 1e3 * after,
                        100 * (after / before - 1));

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/training/records/profile.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/relayout/relayout_files.hpp"
@@ -15,6 +17,8 @@
 namespace pipetrain {
 
 class JoinedRun;
+
+inline constexpr const char* retune_id = "retune";
 
 // A layout that the run is about to take.
 struct LayoutChange {
@@ -33,13 +37,16 @@ class LayoutRequests {
 
   // Called after every step, for the simulation of another layout.
   void add(StepReport report);
-  // Returns a layout that has been asked for and passes all checks. Answers and prints those that do not. Looks for
-  // requests a few times a second, whatever the steps' rate.
+  // Returns a layout that has been asked for and passes all checks, or that --retune has found. Answers and prints those
+  // that do not pass. Looks for requests a few times a second, whatever the steps' rate.
   std::optional<LayoutChange> take();
-  // Tells the command that asked what has become of its request.
-  void answer(const RelayoutRequest& request, bool changed, const std::string& text) const;
+  // Prints what has become of a request, and answers the command that asked; none did where the id is retune_id.
+  static void answer(const std::filesystem::path& folder, const RelayoutAnswer& answer);
 
  private:
+  std::optional<LayoutChange> requested();
+  std::optional<LayoutChange> retuned();
+  Profile measured_profile() const;
   LayoutChange check(const RelayoutRequest& request) const;
   std::string expected_gain(const TrainJob& next) const;
 
@@ -47,6 +54,7 @@ class LayoutRequests {
   const TrainJob& job_;
   const JoinedRun* joined_;
   std::deque<StepReport> measured_;  // the latest steps
+  std::int64_t steps_ = 0;           // since the last search for a cut
   std::chrono::steady_clock::time_point looked_{};
 };
 

@@ -29,7 +29,8 @@ const std::string relayout_options =
 // A run in the background.
 class RelayoutRun {
  public:
-  explicit RelayoutRun(const std::string& command) : run_(words(command), {mark_.variable()}, folder_.path() / "err") {}
+  explicit RelayoutRun(const std::string& command, const std::string& variable = "PIPETRAIN_TEST_NONE=1")
+      : run_(words(command), {mark_.variable(), variable}, folder_.path() / "err") {}
 
   std::string save() const { return (folder_.path() / "run").string(); }
   const bench::ProcessMark& mark() const { return mark_; }
@@ -92,7 +93,7 @@ TEST_CASE("a run whose layout changes between steps has the bits of one that kee
   changed.wait_for_steps(20);
   const Result wider = ask(changed, "--pp 4 --schedule zb-h1");
   CHECK(wider.status == 0);
-  CHECK_THAT(wider.out, StartsWith("relayout after step "));
+  CHECK_THAT(wider.out, StartsWith("relayout: after step "));
   CHECK_THAT(wider.out, Contains("pp 2 dp 1, 1f1b -> pp 4 dp 1, zb-h1 (simulated step "));
   CHECK_THAT(wider.out, Contains("the bits stay those of the unchanged run"));
   CHECK(ask(changed, "--pp 1 --schedule 1f1b --recompute full").status == 0);
@@ -138,4 +139,14 @@ TEST_CASE("a layout that is wrong is refused in one line and the run goes on", "
   CHECK_THAT(refused("relayout " + asked.save() + "/none --pp 4"), Contains("no run saves in"));
   check_equal_runs(asked, whole);
   CHECK_THAT(refused(relayout + "--pp 4"), Contains("no run saves in"));
+}
+
+TEST_CASE("a run with a slow stage gives it fewer blocks by itself and keeps its bits", "[relayout]") {
+  RelayoutRun whole("train"), retuned("train --retune 20", "PIPETRAIN_FAULT=1:5:slow");
+  check_equal_runs(retuned, whole);
+  CHECK_THAT(retuned.err(), Contains("retuned to cut "));
+}
+
+TEST_CASE("a run that changes its layout by itself needs a folder for its checkpoint", "[relayout]") {
+  CHECK_THAT(refused("train --retune 20"), Contains("needs --save DIR"));
 }
