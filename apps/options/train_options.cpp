@@ -310,8 +310,8 @@ ProcessOptions present_processes(const Sources& sources, RunSettings& run, const
   if (idle > 0 && run.elastic == Elastic::off)
     throw Error(ErrorKind::input, fmt::format("{} for {}: each process needs one at least; use more ranks",
                                               counted(place.processes, "process", "es"), counted(run.ranks(), "rank")));
-  run.spares = std::max(idle, std::min(run.spares, place.processes - 1));
-  if (place.processes == 1) run.elastic = Elastic::off;  // nobody is left who could take over
+  run.spares = std::max({0, idle, std::min(run.spares, place.processes - 2)});  // two processes keep ranks where they can
+  if (place.processes == 1) run.elastic = Elastic::off;                         // nobody is left who could take over
   if (run.elastic == Elastic::takeover && place.processes - run.spares == 1)
     throw Error(ErrorKind::input,
                 fmt::format("one of {} would run all ranks, and its states would be nowhere else; use two ranks or more",

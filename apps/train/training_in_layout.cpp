@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "actors/training/records/health_watch.hpp"
@@ -81,12 +83,32 @@ struct LedRecords {
   std::unique_ptr<ReportFile> report;  // null: none is requested
 };
 
-// Makes this process, which has followed so far, the one that saves and reports. The process before it has ended, so its
-// locks are free, and the files that it has begun are continued or removed. Returns the notes for the user.
+// Does the work, which locks outputs of the run, once the process that led before has released them: it may need some
+// seconds to notice that the others have gone on without it.
+template <class Work>
+void when_released(const TrainOptions& options, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds longest_end{15};
+  constexpr std::chrono::milliseconds look{100};
+  for (const auto until = Clock::now() + longest_end;; std::this_thread::sleep_for(look)) {
+    try {
+      return placing_errors(options.places, work);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input || Clock::now() > until) throw;
+    }
+  }
+}
+
+// Makes this process, which has followed so far, the one that saves and reports: files that the process before it has begun
+// are continued or removed. Returns the notes for the user.
 std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks) {
   set_line_begin("");
   std::vector<std::string> notes;
-  placing_errors(options.places, [&] { take_outputs(options, locks, notes); });
+  when_released(options, [&] {
+    notes.clear();
+    locks.others.clear();
+    take_outputs(options, locks, notes);
+  });
   prepare_saving(options.run.saving);
   return notes;
 }
@@ -216,6 +238,7 @@ std::optional<int> TrainingInLayout::follow() {
   joined_->on_half([this] { return takes_save_folder(options_, locks_); });
   const auto status = follow_training(*parts_->trainer, *joined_, options_.run.elastic == Elastic::takeover);
   if (!status) {
+    taken_lead_ = true;
     parts_->notes = take_lead(options_, locks_);
     parts_->led.emplace(options_, parts_->begun);
     return lead();
@@ -232,8 +255,8 @@ std::optional<int> TrainingInLayout::follow() {
 std::optional<int> TrainingInLayout::lead() {
   Parts& parts = *parts_;
   note_transport(*parts.trainer, parts.notes);
-  placing_errors(options_.places,
-                 [&] { parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get()); });
+  const auto open = [&] { parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get()); };
+  taken_lead_ ? when_released(options_, open) : placing_errors(options_.places, open);
   LayoutRequests requests(options_, parts.begun, joined_);
   StepLoop loop(options_, parts.notes, *parts.trainer,
                 {*parts.outputs, parts.led->records, *parts.watch, locks_.save.get(), joined_, requests});

@@ -51,6 +51,7 @@ class TrainingInLayout {
   RunLocks& locks_;
   std::unique_ptr<Parts> parts_;
   std::optional<LayoutChange> change_;
+  bool taken_lead_ = false;  // from a process that led before
 };
 
 }  // namespace pipetrain

@@ -50,6 +50,8 @@ Profile retuned_profile(const Placement& placement, bool split, int slow_stage, 
       (split ? chunk.weight_grad : chunk.backward) += weight_grad;
     }
   }
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
+    profile.p2p.push_back(placement.at(v).stage == placement.at(v + 1).stage ? 0 : 1e-6);
   return profile;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -125,6 +126,36 @@ TEST_CASE("a run that changes its layout and loses and gives back processes ends
   changed.wait_for_steps(140);
   CHECK(ask(changed, "--pp 1 --schedule 1f1b").status == 0);
   check_equal_runs(changed, whole);
+}
+
+TEST_CASE("runs that change layouts and lose processes at seeded moments end with equal bits", "[relayout][launch][slow]") {
+  RelayoutRun whole("train");
+  for (std::uint32_t seed = 0; seed < 10; ++seed) {
+    std::mt19937 random(seed);
+    RelayoutRun changed("launch --nproc 4 --elastic takeover --spares 2");
+    std::vector<int> processes{0, 1, 2, 3};
+    std::string events = "seed " + std::to_string(seed) + ":";
+    for (int steps = 15; steps < 230; steps += 30) {
+      changed.wait_for_steps(steps);
+      if (random() % 2 == 0 || processes.size() == 2) {
+        const char* layouts[] = {"--pp 4 --schedule 1f1b", "--pp 2 --schedule zb-v", "--pp 4 --schedule zb-h1",
+                                 "--pp 2 --schedule 1f1b"};
+        const std::string layout = layouts[random() % 4];
+        events += " relayout " + layout + ";";
+        INFO(events);
+        CHECK(ask(changed, layout).status == 0);
+      } else {
+        const auto at = static_cast<std::ptrdiff_t>(random() % processes.size());
+        const int signal = random() % 2 == 0 ? SIGKILL : SIGUSR2;
+        const int process = processes[static_cast<std::size_t>(at)];
+        processes.erase(processes.begin() + at);
+        events += " signal " + std::to_string(signal) + " to process " + std::to_string(process) + ";";
+        changed.mark().signal(process, signal);
+      }
+    }
+    INFO(events);
+    check_equal_runs(changed, whole);
+  }
 }
 
 TEST_CASE("a layout that is wrong is refused in one line and the run goes on", "[relayout]") {
