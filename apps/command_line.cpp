@@ -30,6 +30,7 @@
 #include "apps/output/output_files.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/relayout/relayout.hpp"
 #include "apps/replay/replay.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/simulate/simulate.hpp"
@@ -74,6 +75,7 @@ const std::vector<Command>& commands() {
       {"launch", launch_help, run_launch},
       {"compare", compare_help, run_compare},
       {"watch", watch_help, run_watch},
+      {"relayout", relayout_help, run_relayout},
       {"tokenize", tokenize_help,
        [](const auto& arguments, const Environment& environment) {
          return run_tokenize(parse_tokenize_options(arguments, environment));

@@ -131,7 +131,7 @@ int run_export(const ExportOptions& options) {
   };
   try {
     // Otherwise a signal would end the process at once and leave a partial folder.
-    const SignalAnswers answers([] {}, [] {});
+    const SignalAnswers answers({[] {}, [] {}, {}});
     if (config.adapter.exists())
       save_peft_folder(config, options.out, "", fill, folder);
     else

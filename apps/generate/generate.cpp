@@ -81,7 +81,7 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
     joined->ask_to_stop(stop_signal());
     generator.finish_step(generation_patience);
   };
-  const SignalAnswers answers(stop, [&] { answer_generation(generator); });
+  const SignalAnswers answers({stop, [&] { answer_generation(generator); }, {}});
   StoppablePrinter printer(options.prompts, open.prompts, open.tokenizer.get(), options.json);
   try {
     generate(generator, open, printer);
@@ -98,7 +98,7 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
 
 // Runs a process other than the first. Returns the exit status.
 int follow_generation(Generator& generator, JoinedRun& joined) {
-  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_generation(generator); });
+  const SignalAnswers answers({[&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_generation(generator); }, {}});
   generator.follow();
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }

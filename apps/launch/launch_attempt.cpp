@@ -37,7 +37,7 @@ constexpr std::chrono::seconds patience_joined{15};
 constexpr std::chrono::seconds patience_alone{1}, patience_kill{3};
 
 // True for a process whose run is over, because it is complete or was asked to stop.
-bool ends_run(const ProcessEnd& end) { return end.signal == 0 && (end.status == 0 || end.status > 128); }
+bool ends_run(const ProcessEnd& end) { return !end.left && end.signal == 0 && (end.status == 0 || end.status > 128); }
 
 std::string this_host() {
   char name[256] = "";

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "apps/signals/signals.hpp"
+
 namespace pipetrain {
 
 namespace {
@@ -29,8 +31,6 @@ const char* advice(int number) {
       return "";
   }
 }
-
-bool asks_to_stop(int number) { return number == SIGHUP || number == SIGINT || number == SIGTERM; }
 
 LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
   if (end.stopped)

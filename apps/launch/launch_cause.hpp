@@ -16,6 +16,7 @@ struct ProcessEnd {
   int status = 0;  // its exit status, unless a signal ended it
   int signal = 0;  // the signal that ended it, or that had stopped it when the run failed; 0: none
   bool stopped = false;
+  bool left = false;                 // it has handed over its ranks, and the run goes on
   bool ended_by_launch = false;      // pipetrain launch ended it, because the others had ended
   std::optional<ErrorKind> failure;  // the failure that it reported, with its line
   std::string line;

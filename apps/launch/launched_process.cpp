@@ -43,13 +43,15 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 }
 
 // Restores the signals that this process was given: those that it handles itself get their default action, those that it
-// ignores stay ignored. But the signal that asks which stage waits for which must not end a child that cannot answer yet.
+// ignores stay ignored. But the signal that asks which stage waits for which, and the notice of a preemption, must not end a
+// child that cannot answer yet.
 void reset_signals(const sigset_t& mask) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGBUS, SIGABRT}) {
     struct sigaction action {};
     if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) std::signal(number, SIG_DFL);
   }
   std::signal(SIGUSR1, SIG_IGN);
+  std::signal(SIGUSR2, SIG_IGN);
   std::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
@@ -138,6 +140,7 @@ void LaunchedProcess::read_reports() {
   for (std::size_t end = 0; (end = unread_.find('\n')) != std::string::npos; unread_.erase(0, end + 1)) {
     const auto report = parse_launch_report(std::string_view(unread_).substr(0, end));
     if (!report) continue;
+    if (report->left) end_.left = true;
     if (!report->failure) joined_ = true;
     if (!report->failure || end_.failure) continue;  // the first failure counts
     end_.failure = report->failure;

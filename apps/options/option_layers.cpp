@@ -29,9 +29,9 @@ std::string option_name(const std::string& variable) { return normalised_name(va
 
 std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
   static const std::initializer_list<const std::vector<OptionSpec>*> tables = {
-      &train_option_table(),    &simulate_option_table(), &tune_option_table(),   &tokenize_option_table(),
-      &generate_option_table(), &export_option_table(),   &doctor_option_table(), &compare_option_table(),
-      &watch_option_table(),    &replay_option_table()};
+      &train_option_table(),    &simulate_option_table(), &tune_option_table(),    &tokenize_option_table(),
+      &generate_option_table(), &export_option_table(),   &doctor_option_table(),  &compare_option_table(),
+      &watch_option_table(),    &replay_option_table(),   &relayout_option_table()};
   return tables;
 }
 

@@ -34,6 +34,13 @@ OptionRows settings_of(std::string_view group) {
   return rows;
 }
 
+OptionRows retune_rows() {
+  return {
+      {"Layout", "retune", "N",
+       "every N steps search the cut anew with the times that the run has measured, and change to one that is simulated to be 5 % faster",
+       IntegerRange{1, 1'000'000'000}}};
+}
+
 OptionRows process_rows() {
   constexpr const char* group = "Processes";
   constexpr std::int64_t longest = 1'000'000;
@@ -56,6 +63,9 @@ OptionRows process_rows() {
       {group, "stop-grace", "SECONDS",
        "the launcher's time between SIGTERM and SIGKILL: if it is too short for a step and a save, the last finished step is saved at once",
        IntegerRange{0, longest}, "1 under Open MPI, 30 under torchrun, or as they say"},
+      {group, "preempt-signal", "",
+       "the scheduler's notice that it will take a process's machine: with --elastic takeover the process hands its ranks over and ends, without it the run saves and ends",
+       Choices{"usr2", "term"}, "usr2"},
       {group, "transport", "",
        "the transport between processes: memory of GPUs on one host, NCCL between hosts (with puts where it can; with puts only; or without), UCX for CPUs",
        Choices{"auto", "inproc", "ipc", "nccl", "nccl-put", "nccl-send", "ucx"}, "auto"},
@@ -108,10 +118,11 @@ OptionRows general_rows() {
 }  // namespace
 
 const OptionRows& train_option_table() {
-  static const OptionRows table = joined_rows(
-      {settings_of("Model and data"), settings_of("Preferences"), settings_of("Evaluation"), settings_of("Layout"),
-       settings_of("Batch and length"), settings_of("Optimizer"), settings_of("Adapters"), settings_of("Numbers and devices"),
-       process_rows(), settings_of("Checkpoints"), report_rows(), watch_rows(), general_rows()});
+  static const OptionRows table =
+      joined_rows({settings_of("Model and data"), settings_of("Preferences"), settings_of("Evaluation"), settings_of("Layout"),
+                   retune_rows(), settings_of("Batch and length"), settings_of("Optimizer"), settings_of("Adapters"),
+                   settings_of("Numbers and devices"), process_rows(), settings_of("Checkpoints"), report_rows(), watch_rows(),
+                   general_rows()});
   return table;
 }
 

@@ -18,5 +18,6 @@ const OptionRows& replay_option_table();
 const OptionRows& doctor_option_table();
 const OptionRows& compare_option_table();
 const OptionRows& watch_option_table();
+const OptionRows& relayout_option_table();
 
 }  // namespace pipetrain

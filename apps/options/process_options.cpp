@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "apps/options/option_files.hpp"
 #include "comm/control/launch_grace.hpp"
@@ -167,6 +168,8 @@ std::optional<std::chrono::seconds> read_stop_grace(const OptionValues& values, 
   return launch_grace(environment);
 }
 
+int read_preempt_signal(const OptionValues& values) { return values.choice("preempt-signal") == 1 ? SIGTERM : SIGUSR2; }
+
 // Guesses the number of processes on this host and the index of this one among them if the launcher does not give them.
 void guess_locals(ProcessOptions& options) {
   if (options.locals == 0) options.locals = is_loopback(options.master.host) ? options.processes : options.local + 1;
@@ -235,6 +238,7 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
   if (options.several()) options.notes = token_notes(values, options.token);
   options.transport = read_transport(values, options.several());
   options.stop_grace = read_stop_grace(values, environment);
+  options.preempt_signal = read_preempt_signal(values);
   return options;
 }
 

@@ -37,10 +37,16 @@ struct ProcessOptions {
   std::optional<TransportKind> transport;          // not given: the first that can carry the run
   int attempt = 0;                                 // how often pipetrain launch has started the run again
   std::optional<std::chrono::seconds> stop_grace;  // between a launcher's SIGTERM and its SIGKILL; not given: not known
+  int preempt_signal = 0;                          // the notice that this process's machine will be taken
   std::vector<std::string> notes;                  // lines for stderr, see TrainOptions::notes
 
   bool several() const { return processes > 1; }
   bool leads() const { return process == 0; }  // draws the progress and writes the files
+};
+
+// The place of a process in a run whose processes have changed since they were started.
+struct RunPlace {
+  int process = 0, processes = 1;
 };
 
 // Reads the options of a process of a run that has this many ranks. Throws Error(input).

@@ -209,6 +209,11 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.peak_tflops = values.number("peak-tflops");
   options.log_interval = values.integer("log-interval").value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
+  options.retune = values.integer("retune");
+  if (options.retune && !options.run.saving.folder)
+    values.fail("retune", "needs --save DIR, for the checkpoint with which the run goes on; give it");
+  if (options.retune && options.records.record)
+    values.fail("retune", "changes the layout, and a run with --record keeps it; leave out one of them");
   read_watch(values, options.watch);
 }
 
@@ -292,6 +297,47 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   go_on_after_restart(options);
 }
 
+// The processes of a run that continues in another layout: those that it has now. More of them than ranks are spare.
+ProcessOptions present_processes(const Sources& sources, RunSettings& run, const RunPlace& place) {
+  constexpr std::int64_t any_ranks = most_processes;
+  ProcessOptions processes = read_processes(sources.values, sources.environment, any_ranks);
+  processes.process = place.process;
+  processes.processes = place.processes;
+  const auto idle = static_cast<int>(place.processes - run.ranks());
+  if (idle > 0 && run.elastic == Elastic::off)
+    throw Error(ErrorKind::input, fmt::format("{} for {}: each process needs one at least; use more ranks",
+                                              counted(place.processes, "process", "es"), counted(run.ranks(), "rank")));
+  run.spares = std::max({0, idle, std::min(run.spares, place.processes - 2)});  // two processes keep ranks where they can
+  if (place.processes == 1) run.elastic = Elastic::off;                         // nobody is left who could take over
+  if (run.elastic == Elastic::takeover && place.processes - run.spares == 1)
+    throw Error(ErrorKind::input,
+                fmt::format("one of {} would run all ranks, and its states would be nowhere else; use two ranks or more",
+                            counted(place.processes, "process", "es")));
+  return processes;
+}
+
+struct ChangedLayout {
+  const std::vector<std::string>& arguments;
+  const Environment& environment;
+  const Machine& machine;
+};
+
+TrainOptions changed_options(const RawOptions& before, const ChangedLayout& change, const RunPlace& place) {
+  TrainOptions options;
+  RawOptions given = read_command_line(relayout_option_table(), change.arguments);
+  given.merge(RawOptions(before));
+  const OptionValues values(train_option_table(), given);
+  const Sources sources{values, change.environment, change.machine};
+  read_trained_run(sources, options, [&](std::int64_t) { return present_processes(sources, options.run, place); });
+  SavingSettings& saving = options.run.saving;
+  saving.resume = true;
+  saving.load.reset();
+  options.changed = [given, environment = change.environment, machine = change.machine](const auto& more, const RunPlace& at) {
+    return changed_options(given, {more, environment, machine}, at);
+  };
+  return options;
+}
+
 }  // namespace
 
 TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
@@ -302,6 +348,9 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
   const OptionValues values(train_option_table(), given);
   read_trained_run({values, environment, machine}, options,
                    [&](std::int64_t ranks) { return read_processes(values, environment, ranks); });
+  options.changed = [given, environment, machine](const auto& changes, const RunPlace& place) {
+    return changed_options(given, {changes, environment, machine}, place);
+  };
   return options;
 }
 
@@ -340,7 +389,7 @@ std::string train_help() {
          "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
          "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
          "(two runs), tokenize (text into a file of tokens), generate (text with a model), export (a Hugging Face\n"
-         "folder out of a checkpoint), replay (a recorded run).\n";
+         "folder out of a checkpoint), replay (a recorded run), relayout (another layout for a live run).\n";
 }
 
 }  // namespace pipetrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,10 +24,15 @@ struct TrainOptions {
   std::optional<double> peak_tflops;  // of one device: what mfu is a share of
   std::int64_t log_interval = 1;
   WatchSettings watch;
+  std::optional<std::int64_t> retune;  // steps between two searches for a better cut; not given: none
   std::optional<std::filesystem::path> save_config;
   std::string config_text;  // for it
   bool dry_run = false;
   ProcessOptions processes;  // of which this one trains its share of the ranks
+
+  // Returns the options of the same run with these arguments of relayout, for a process that has this place now. Throws as
+  // parse_train_options().
+  std::function<TrainOptions(const std::vector<std::string>& arguments, const RunPlace& place)> changed;
 
   OptionPlaces places;  // of what was not given on the command line
 

@@ -16,7 +16,7 @@ namespace pipetrain {
 
 namespace {
 
-constexpr std::string_view joined_line = "joined", failed_begin = "failed ";
+constexpr std::string_view joined_line = "joined", left_line = "left", failed_begin = "failed ";
 std::atomic<int> pipe_end{-1};
 
 bool is_pipe(int descriptor) {
@@ -52,6 +52,8 @@ void connect_launch_report(const std::map<std::string, std::string>& environment
 
 void report_joined() { write_line(ended(joined_line)); }
 
+void report_left() { write_line(ended(left_line)); }
+
 std::string failure_report(ErrorKind kind, std::string_view line) {
   return ended(fmt::format("{}{} {}", failed_begin, static_cast<int>(kind), one_line(line)));
 }
@@ -60,6 +62,7 @@ bool report_failure(ErrorKind kind, std::string_view line) { return write_line(f
 
 std::optional<LaunchReport> parse_launch_report(std::string_view line) {
   if (line == joined_line) return LaunchReport{};
+  if (line == left_line) return LaunchReport{.failure = {}, .line = {}, .left = true};
   if (!line.starts_with(failed_begin)) return std::nullopt;
   line.remove_prefix(failed_begin.size());
   int kind = -1;
@@ -67,7 +70,7 @@ std::optional<LaunchReport> parse_launch_report(std::string_view line) {
   if (error != std::errc() || end == line.data() + line.size() || *end != ' ' || kind < 0 ||
       kind > static_cast<int>(ErrorKind::internal))
     return std::nullopt;
-  return LaunchReport{static_cast<ErrorKind>(kind), std::string(end + 1, line.data() + line.size())};
+  return LaunchReport{static_cast<ErrorKind>(kind), std::string(end + 1, line.data() + line.size()), false};
 }
 
 }  // namespace pipetrain

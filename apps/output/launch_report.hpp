@@ -19,6 +19,8 @@ inline constexpr const char* launch_report_variable = "PIPETRAIN_LAUNCH_REPORT";
 void connect_launch_report(const std::map<std::string, std::string>& environment);
 // Reports that all processes of the run have met: from now on each notices the others' end by itself.
 void report_joined();
+// Reports that this process has handed over its ranks and ends; the run goes on without it.
+void report_left();
 // Returns true if launch takes the error's line, which then must not be printed.
 bool report_failure(ErrorKind kind, std::string_view line);
 
@@ -27,8 +29,9 @@ std::string failure_report(ErrorKind kind, std::string_view line);
 
 // --- in pipetrain launch ---
 struct LaunchReport {
-  std::optional<ErrorKind> failure;  // not set: all have joined
+  std::optional<ErrorKind> failure;  // not set: all have joined, or the process leaves
   std::string line;                  // the failure's line
+  bool left = false;                 // the process leaves the run, which goes on
 };
 // Parses one line of the pipe, without its end; returns nothing for any other text.
 std::optional<LaunchReport> parse_launch_report(std::string_view line);

@@ -1,6 +1,5 @@
 #include "apps/processes/joined_run.hpp"
 
-#include <csignal>
 #include <exception>
 #include <string_view>
 #include <utility>
@@ -44,9 +43,7 @@ JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) 
   processes_->transport = options.transport;
   const int holders = options.processes - request.spares;
   const ProcessLabels labels(request.shape, holders);
-  if (request.spares > 0)
-    for (const RankLocation& place : deal_ranks(Mesh(request.shape).size(), holders))
-      processes_->process_of.push_back(place.process);
+  deal(Mesh(request.shape).size(), holders, request.spares > 0);
   Rendezvous rendezvous = rendezvous_of(options);
   rendezvous.label = labels.label(options.process);
   rendezvous.settings = request.settings;
@@ -54,9 +51,9 @@ JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) 
   placing_errors(request.places, [&] { processes_->control = control::join_processes(rendezvous, settings); });
   if (request.continues) {
     processes_->planes = std::make_shared<control::SuccessivePlanes>(rendezvous, settings, processes_->control);
-    processes_->planes->on_begin([this](ControlPlane& plane) { receive_signals(plane); });
+    processes_->planes->on_begin([this](ControlPlane& plane) { receive_messages(plane); });
   } else {
-    receive_signals(*processes_->control);
+    receive_messages(*processes_->control);
   }
   if (!leads()) set_line_begin("[" + labels.ranks(control()->process()) + "] ");
   report_joined();
@@ -72,8 +69,16 @@ std::shared_ptr<ControlPlane> JoinedRun::control() const {
   return processes_->planes ? processes_->planes->current() : processes_->control;
 }
 
-void JoinedRun::receive_signals(ControlPlane& control) {
-  control.on_message(Channel::run, [this](int, std::span<const std::byte> message) { on_message(message); });
+// A request to leave that the process 0 before this one had is repeated.
+void JoinedRun::receive_messages(ControlPlane& control) {
+  departures_.begin_membership();
+  control.on_message(Channel::run, [this](int from, std::span<const std::byte> bytes) { on_message(from, bytes); });
+  if (departures_.asks() && control.process() != 0)
+    control.send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave, 0, {}}));
+}
+
+int JoinedRun::first_number(int process) const {
+  return processes_->planes ? processes_->planes->first_number(process) : process;
 }
 
 void JoinedRun::together(const std::string& what, const std::function<void()>& work) {
@@ -121,18 +126,83 @@ void JoinedRun::on_half(std::function<bool()> handler) {
 }
 
 void JoinedRun::ask_to_stop(int signal) noexcept {
-  WireWriter writer;
-  writer.number(static_cast<std::int32_t>(signal));
+  const Bytes message = to_bytes({RunMessage::Kind::stop, signal, {}});
   const std::shared_ptr<ControlPlane> plane = control();
-  if (plane->process() != 0) return plane->send(0, Channel::run, writer.data());
-  for (int process = 1; process < plane->processes(); ++process) plane->send(process, Channel::run, writer.data());
+  if (plane->process() != 0) return plane->send(0, Channel::run, message);
+  for (int process = 1; process < plane->processes(); ++process) plane->send(process, Channel::run, message);
 }
 
-// Called on the control plane's thread. When process 0 acts on the signal, it forwards it to all others.
-void JoinedRun::on_message(std::span<const std::byte> message) {
-  if (message.size() != sizeof(std::int32_t)) return;
-  const auto signal = WireReader(message).number<std::int32_t>();
-  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) request_stop(signal);
+void JoinedRun::ask_to_leave() {
+  departures_.ask();
+  const std::shared_ptr<ControlPlane> plane = control();
+  if (plane->process() != 0) plane->send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave, 0, {}}));
+}
+
+std::vector<int> JoinedRun::leavers() const {
+  std::vector<int> leavers;
+  const std::shared_ptr<ControlPlane> plane = control();
+  for (int process = 0; process < plane->processes(); ++process) {
+    const bool asked = process == 0 ? departures_.asks() : departures_.has_asked(first_number(process));
+    if (asked && !plane->is_gone(process)) leavers.push_back(process);
+  }
+  return leavers;
+}
+
+void JoinedRun::announce_leave(int process) {
+  const std::shared_ptr<ControlPlane> plane = control();
+  const int number = first_number(process);
+  departures_.announce(number);
+  for (int other = 1; other < plane->processes(); ++other)
+    plane->send(other, Channel::run, to_bytes({RunMessage::Kind::leaves, number, {}}));
+}
+
+void JoinedRun::let_leave(int process) {
+  control()->send(process, Channel::run, to_bytes(RunMessage{RunMessage::Kind::may_leave, 0, {}}));
+}
+
+void JoinedRun::announce_relayout(const std::string& text) {
+  const std::shared_ptr<ControlPlane> plane = control();
+  for (int process = 1; process < plane->processes(); ++process)
+    plane->send(process, Channel::run, to_bytes({RunMessage::Kind::relayout, 0, text}));
+}
+
+std::optional<std::string> JoinedRun::take_relayout() {
+  const std::lock_guard lock(relayout_mutex_);
+  return std::exchange(relayout_, std::nullopt);
+}
+
+// The exchange also makes sure that no message of the old layout is on its way any more.
+void JoinedRun::deal_anew(int ranks, int spares) {
+  control()->exchange("relayout", {});
+  departures_.begin_membership();
+  deal(ranks, control()->processes() - spares, spares > 0);
+}
+
+void JoinedRun::deal(int ranks, int holders, bool spares) {
+  processes_->process_of.clear();
+  if (!spares) return;
+  for (const RankLocation& place : deal_ranks(ranks, holders)) processes_->process_of.push_back(place.process);
+}
+
+// Called on the control plane's thread. When process 0 acts on a signal, it forwards it to all others.
+void JoinedRun::on_message(int from, std::span<const std::byte> bytes) {
+  const auto message = read_run_message(bytes);
+  if (!message) return;
+  switch (message->kind) {
+    case RunMessage::Kind::stop:
+      if (asks_to_stop(message->number)) request_stop(message->number);
+      return;
+    case RunMessage::Kind::asks_leave:
+      return departures_.asked(first_number(from));
+    case RunMessage::Kind::leaves:
+      return departures_.announce(message->number);
+    case RunMessage::Kind::may_leave:
+      return departures_.leave();
+    case RunMessage::Kind::relayout: {
+      const std::lock_guard lock(relayout_mutex_);
+      relayout_ = message->text;
+    }
+  }
 }
 
 }  // namespace pipetrain

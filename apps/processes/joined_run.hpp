@@ -4,13 +4,17 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/ranks/named_values.hpp"
 #include "actors/ranks/run_processes.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"
+#include "apps/processes/departures.hpp"
+#include "apps/processes/run_message.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {
@@ -27,7 +31,7 @@ struct JoinRequest {
   int spares = 0;          // the last processes, which have no ranks at first
 };
 
-// A process has one object at a time. Not thread-safe except for ask_to_stop().
+// A process has one object at a time. Not thread-safe except for ask_to_stop(), ask_to_leave() and departures().
 class JoinedRun {
  public:
   // Blocks until all processes of the run have joined. Afterwards a follower's lines on stderr begin with its ranks.
@@ -62,12 +66,39 @@ class JoinedRun {
   // Stops all processes because of a signal to this one; process 0 decides.
   void ask_to_stop(int signal) noexcept;
 
+  // --- leaving an elastic run on purpose; processes are named by their present numbers ---
+  // Asks process 0, also one that leads the run later, to take this process's ranks over.
+  void ask_to_leave();
+  // In process 0: returns the processes that have asked and are still there, in order.
+  std::vector<int> leavers() const;
+  // In process 0: announces to all that this process leaves, before its states are copied.
+  void announce_leave(int process);
+  // In process 0: lets another process end, because its states are safe.
+  void let_leave(int process);
+  Departures& departures() { return departures_; }
+
+  // --- changing the layout ---
+  RunPlace place() const { return {control()->process(), control()->processes()}; }
+  // In process 0, before it ends the run in its present layout: announces to all that it goes on in another one.
+  void announce_relayout(const std::string& text);
+  // Returns the announced text, once.
+  std::optional<std::string> take_relayout();
+  // Every process calls it once its Trainer is gone: deals the ranks of the new layout to the processes; the last ones are
+  // spare. Returns when all have called it.
+  void deal_anew(int ranks, int spares);
+
  private:
   std::shared_ptr<ControlPlane> control() const;  // of the present membership; thread-safe
-  void receive_signals(ControlPlane& control);
-  void on_message(std::span<const std::byte> message);
+  void receive_messages(ControlPlane& control);
+  void on_message(int from, std::span<const std::byte> bytes);
+  int first_number(int process) const;
+  // Deals ranks to the first processes, or, where none is spare, to all of them in order.
+  void deal(int ranks, int holders, bool spares);
 
   std::shared_ptr<RunProcesses> processes_;
+  Departures departures_;
+  std::mutex relayout_mutex_;
+  std::optional<std::string> relayout_;
 };
 
 }  // namespace pipetrain

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "apps/signals/inherited_signals.hpp"
 #include "comm/ucx/ucx_process.hpp"
@@ -19,7 +21,8 @@ namespace pipetrain {
 namespace {
 
 std::atomic<int> caught{0};
-std::atomic<bool> report_wanted{false};
+std::atomic<bool> report_wanted{false}, preempted{false};
+std::atomic<int> preemption{0};
 std::atomic<void (*)(int)> relay{nullptr};
 std::atomic<void (*)()> remove_outputs{nullptr};
 std::atomic<void (*)(std::string_view)> print_line{nullptr};
@@ -61,6 +64,11 @@ void on_signal(int number) {
   }
 }
 
+void on_preemption(int number) {
+  if (const auto pass_on = relay.load()) return pass_on(number);
+  preempted = true;
+}
+
 void on_question(int number) {
   if (const auto pass_on = relay.load()) return pass_on(number);
   report_wanted = true;
@@ -90,11 +98,8 @@ void on_abort(int) {
       "pipetrain: error: a thread of the host's libraries has no memory left; raise ulimit -v, or use a smaller model\n", 1);
 }
 
-struct Answers {
-  std::function<void()> asked_to_stop, report;
-};
 std::mutex answers_mutex;
-Answers answers;
+SignalAnswers::Answers answers;
 bool leave_when_asked = true;
 std::atomic<bool> prints_stop{true};
 
@@ -144,12 +149,13 @@ void SignalWatch::watch() {
       }
     }
     if (report_wanted.exchange(false) && answers.report) answers.report();
+    if (answers.preempted && preempted.exchange(false)) answers.preempted();
   }
 }
 
-SignalAnswers::SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report) {
+SignalAnswers::SignalAnswers(Answers given) {
   const std::lock_guard lock(answers_mutex);
-  answers = {std::move(asked_to_stop), std::move(report)};
+  answers = std::move(given);
   leave_when_asked = false;
 }
 
@@ -158,9 +164,24 @@ SignalAnswers::~SignalAnswers() {
   answers = {};
 }
 
-void relay_signals(void (*pass_on)(int number)) { relay = pass_on; }
+void hear_preemption(int number) {
+  struct sigaction notice {};
+  notice.sa_handler = on_preemption;
+  notice.sa_flags = SA_RESTART;
+  preemption = number;
+  hear(number, notice);
+}
+
+int preemption_signal() { return preemption; }
+
+void relay_signals(void (*pass_on)(int number)) {
+  relay = pass_on;
+  hear_preemption(SIGUSR2);
+}
 
 void leave_stop_to_first_process() { prints_stop = false; }
+
+bool asks_to_stop(int number) { return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGUSR2; }
 
 void request_stop(int number) {
   int none = 0;
@@ -172,7 +193,7 @@ int stop_signal() { return caught; }
 std::chrono::steady_clock::time_point stop_signal_time() {  // its clock is CLOCK_MONOTONIC
   return std::chrono::steady_clock::time_point(std::chrono::milliseconds(caught_at));
 }
-std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : caught == SIGHUP ? "SIGHUP" : "SIGTERM"; }
+std::string stop_signal_name() { return std::string("SIG") + ::sigabbrev_np(caught); }
 int stop_signal_status() { return 128 + caught; }
 
 }  // namespace pipetrain

@@ -1,5 +1,6 @@
 // SIGINT, SIGTERM and SIGHUP (a terminal that goes away) end a command, at once or, if it has something to finish, after that;
-// a second signal always ends it at once, without unfinished output files. SIGUSR1 asks which stage waits for which.
+// a second signal always ends it at once, without unfinished output files. SIGUSR1 asks which stage waits for which. Another
+// signal, mostly SIGUSR2, is the notice of a scheduler that it will take this process's machine.
 #pragma once
 
 #include <atomic>
@@ -37,17 +38,27 @@ class SignalWatch {
   std::thread thread_;
 };
 
-// The answers of a run to signals, instead of ending at once; one object at a time. Both functions are called on the watch's
+// The answers of a run to signals, instead of ending at once; one object at a time. The functions are called on the watch's
 // thread, and never after the destructor. From then on the first signal is ignored, because nothing is left to end.
 class SignalAnswers {
  public:
-  SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report);
+  struct Answers {
+    std::function<void()> asked_to_stop, report;
+    std::function<void()> preempted;  // to a notice that hear_preemption() hears
+  };
+  explicit SignalAnswers(Answers answers);
   ~SignalAnswers();
   SignalAnswers(const SignalAnswers&) = delete;
   SignalAnswers& operator=(const SignalAnswers&) = delete;
 };
 
-// For a command whose work other processes do: from now on each of these signals and of SIGUSR1 only calls the
+// From now on this signal is the notice that this process will be preempted, whatever it meant before. A notice that comes
+// before there are SignalAnswers is answered by the first of them.
+void hear_preemption(int number);
+// Returns the signal of hear_preemption(); 0: none.
+int preemption_signal();
+
+// For a command whose work other processes do: from now on each of these signals, of SIGUSR1 and of SIGUSR2 only calls the
 // function, which must be safe in a signal handler.
 void relay_signals(void (*pass_on)(int number));
 
@@ -55,16 +66,18 @@ void relay_signals(void (*pass_on)(int number));
 // reports it for all. Thread-safe.
 void leave_stop_to_first_process();
 
+// True for the signals above, and for SIGUSR2, which asks a run that cannot hand over ranks to stop.
+bool asks_to_stop(int number);
 // Stops this process as if this signal had come, unless one has come already. Thread-safe.
 void request_stop(int number);
 
-// Returns the first SIGINT, SIGTERM or SIGHUP that came, 0 before that. Thread-safe.
+// Returns the first signal that asked to stop, 0 before that. Thread-safe.
 int stop_signal();
 // Returns the time of that signal; call it only if one came.
 std::chrono::steady_clock::time_point stop_signal_time();
-// Returns the name of that signal: "SIGINT", "SIGTERM" or "SIGHUP".
+// Returns the name of that signal: "SIGINT".
 std::string stop_signal_name();
-// Returns the shell's exit status for it: 130, 143 or 129.
+// Returns the shell's exit status for it: 130 for SIGINT.
 int stop_signal_status();
 
 }  // namespace pipetrain

@@ -6,6 +6,8 @@
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/run/make_train_job.hpp"
 #include "apps/output/output_target.hpp"
+#include "apps/processes/leave_run.hpp"
+#include "apps/signals/signals.hpp"
 
 namespace pipetrain {
 
@@ -57,12 +59,16 @@ void take_outputs(const TrainOptions& options, RunLocks& locks, std::vector<std:
     if (!locks.save) locks.save = OutputLock::of_folder("save", *folder, notes);
     restore_replaced_checkpoints(*folder);
   }
-  take_records(options.records, locks.others, notes);
+  if (locks.others.empty()) take_records(options.records, locks.others, notes);
 }
 
 std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
-  if (!options.processes.several() || options.dry_run) return nullptr;
-  return std::make_unique<JoinedRun>(options.processes, join_request(options));
+  if (options.dry_run) return nullptr;
+  hear_preemption(options.processes.preempt_signal);
+  if (!options.processes.several()) return nullptr;
+  auto joined = std::make_unique<JoinedRun>(options.processes, join_request(options));
+  joined->departures().on_leave([] { leave_run("this process has handed over its ranks and ends"); });
+  return joined;
 }
 
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes) {

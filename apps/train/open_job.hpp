@@ -13,8 +13,8 @@
 
 namespace pipetrain {
 
-// Joins this process with the others of its run, and waits for all of them; null if it is alone, and for a dry run.
-// Throws Error.
+// Begins to hear the notice of a preemption. Joins this process with the others of its run, and waits for all of them; null if
+// it is alone, and for a dry run. Throws Error.
 std::unique_ptr<JoinedRun> join_run(const TrainOptions& options);
 
 // The locks that process 0 holds against other runs until the run has ended.

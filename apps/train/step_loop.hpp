@@ -12,10 +12,13 @@
 #include "actors/training/run/training_run.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/output/output_lock.hpp"
+#include "apps/train/layout_requests.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "apps/train/stop_grace.hpp"
 
 namespace pipetrain {
+
+class JoinedRun;
 
 // For process 0. Use it from one thread, except for stop().
 class StepLoop {
@@ -26,12 +29,17 @@ class StepLoop {
     RunRecords& records;
     HealthWatch& watch;
     const OutputLock* save_lock;  // null if nothing is saved
+    JoinedRun* joined;            // null in a run of one process
+    LayoutRequests& requests;
   };
   // All arguments must outlive the loop.
   StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners);
 
-  // Returns the exit status. Throws RunFailed, and Error if something cannot be written.
-  int run();
+  // Returns the exit status, or no value where the run goes on in another layout: its state is then in the newest checkpoint
+  // of the save folder. Throws RunFailed, and Error if something cannot be written.
+  std::optional<int> run();
+  // Returns that layout.
+  LayoutChange& change() { return *change_; }
 
   // Answers the first signal that asks the run to stop: prints what becomes of the current step, which is finished as
   // long as its actions complete. If the launcher would kill the run before it is finished and saved, the previous step
@@ -40,6 +48,9 @@ class StepLoop {
 
  private:
   void run_steps();
+  void print_takeovers(const std::vector<Takeover>& takeovers);
+  void let_leave();
+  [[noreturn]] void leave();
   void check_save_folder() const;
   void print_evaluation(const std::optional<Evaluation>& evaluation);
   void print_unlabelled(const StepReport& report) const;
@@ -55,12 +66,16 @@ class StepLoop {
   Trainer& trainer_;
   RunRecords& records_;
   const OutputLock* save_lock_;
+  JoinedRun* joined_;
+  LayoutRequests& requests_;
+  std::optional<LayoutChange> change_;
   TrainingRun run_;
   StepOutputs& outputs_;
   StopGrace grace_;
   std::optional<Evaluation> last_evaluation_;
   HealthWatch& watch_;
   bool printed_slow_disk_ = false;
+  int printed_membership_ = 0;  // of the last takeover that was printed
 };
 
 }  // namespace pipetrain

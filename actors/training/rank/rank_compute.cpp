@@ -59,9 +59,9 @@ Lane RankCompute::make_lane(schedules::InputKind kind, int chunk) {
   return lanes_.make(lane_tensor(setup_, kind, chunk, model_->hidden_shape()));
 }
 
-void RankCompute::keep_copy(const StepInfo& step) {
-  if (setup_.records) setup_.records->put(step.step - 1, step.progress);
-  state_.keep_copy(step.step - 1);
+void RankCompute::keep_copy(std::int64_t step, const std::shared_ptr<const std::vector<std::byte>>& record) {
+  if (setup_.records) setup_.records->put(step, record);
+  state_.keep_copy(step);
 }
 
 void RankCompute::begin_step(const StepInfo& step) {
@@ -76,7 +76,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   if (pass.frees_reference) state_.free_reference();
   model_->read_weights(pass.by_reference ? state_.reference() : state_.parameters());
   if (!pass.by_reference) state_.begin_step(step.kind);
-  if (!step.evaluates()) keep_copy(step);
+  if (!step.evaluates()) keep_copy(step.step - 1, step.progress);
   preferences_.begin(pass);
   reports_.begin_step(stream_, step);
   model_->begin_step();

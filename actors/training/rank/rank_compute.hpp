@@ -34,6 +34,8 @@ class RankCompute : public ComputeRank {
   const ParameterLayout& layout() const { return model_->parameters(); }
 
   RankState& state() { return state_; }
+  // Copies the state after this step, and keeps the record of the run's progress, where the setup keeps copies.
+  void keep_copy(std::int64_t step, const std::shared_ptr<const std::vector<std::byte>>& record);
 
   Lane make_lane(schedules::InputKind kind, int chunk) override;
 
@@ -58,7 +60,6 @@ class RankCompute : public ComputeRank {
     return static_cast<float>(step_.loss_scale / static_cast<double>(setup_.batch.global_batch()));
   }
   void open_step(const StepInfo& step);
-  void keep_copy(const StepInfo& step);  // of the state that this training step begins with
   // Waits for the inputs and returns where the output goes.
   RankLanes::Output begin_launch(const Launch& launch);
   // second: use the operations that a braid's forward has for itself.

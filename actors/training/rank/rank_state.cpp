@@ -50,7 +50,7 @@ void RankState::load_or_continue(const InitialState& state) {
 }
 
 void RankState::keep_copy(std::int64_t step) {
-  if (!copier_) return;
+  if (!copier_ || copied_step_ == step) return;
   copied_step_ = step;
   const auto pass_on = [ring = setup_.buddies ? setup_.buddies->ring.get() : nullptr, rank = setup_.rank, step] {
     if (ring != nullptr) ring->copied(rank, step);
@@ -62,6 +62,10 @@ void RankState::keep_copy(std::int64_t step) {
     copy->whole = true;
     pass_on();
   });
+}
+
+void RankState::wait_for_copy() {
+  if (copier_) copier_->wait();
 }
 
 void RankState::wait_for_buddies() const {

@@ -46,6 +46,8 @@ class RankState {
   void keep_copy(std::int64_t step);
   // Returns the elements of such a copy.
   std::size_t copy_elements() const { return copier_ ? count_elements(copier_->source()) : 0; }
+  // Waits on the host until the last copy is whole. Throws where that failed.
+  void wait_for_copy();
   // Waits on the host until the last copy is where its loss with this process loses nothing. Throws where that failed.
   void wait_for_buddies() const;
   // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen

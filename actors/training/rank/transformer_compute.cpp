@@ -3,10 +3,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "actors/training/checkpoint/rank_file.hpp"
+#include "actors/training/copies/copy_request.hpp"
 
 namespace pipetrain {
 namespace {
@@ -78,47 +80,72 @@ std::size_t TransformerCompute::state_elements(const StatePart& part) const {
   return part.elements;
 }
 
-// A snapshot of the ranks' states that is being written to the disk.
+// A snapshot of the ranks' states that is being written to the disk, or copies of them.
 struct TransformerCompute::Saving {
   std::int64_t number;
   std::string where;
-  std::atomic<std::size_t> to_take;
-  std::mutex mutex;
-  std::exception_ptr failure;
+  std::optional<CopyRequest> copies = {};
+  std::atomic<std::size_t> to_take{0};
+  std::mutex mutex = {};
+  std::exception_ptr failure = {};
 };
 
 void TransformerCompute::save_state(std::int64_t number, const std::string& where) {
   const auto saving = std::make_shared<Saving>();
   saving->number = number;
   saving->where = where;
+  saving->copies = copy_request_of(where);
+  if (saving->copies) {
+    save(
+        saving, [](RankCompute& one, const Saving& of) { one.keep_copy(of.copies->step, of.copies->record); },
+        &TransformerCompute::wait_for_copies);
+  } else {
+    save(
+        saving, [](RankCompute& one, const Saving&) { one.state().snapshot().take(); }, &TransformerCompute::write);
+  }
+}
+
+void TransformerCompute::save(std::shared_ptr<Saving> saving, OnRank begin,
+                              std::string (TransformerCompute::*end)(const Saving&)) {
   saving->to_take = ranks();
+  const auto finish = [this, saving, end] {
+    try {
+      if (saving->failure) std::rethrow_exception(saving->failure);
+      events().state_saved(saving->number, (this->*end)(*saving), nullptr);
+    } catch (...) {
+      events().state_saved(saving->number, "", std::current_exception());
+    }
+  };
   for (std::size_t index = 0; index < ranks(); ++index) {
-    worker(index).post([this, &one = rank(index), saving] {
+    worker(index).post([this, &one = rank(index), saving, begin, finish] {
       try {
-        one.state().snapshot().take();
+        begin(one, *saving);
       } catch (...) {
         const std::lock_guard lock(saving->mutex);
         saving->failure = std::current_exception();
       }
-      if (--saving->to_take == 0) saver_.post([this, saving] { write(*saving); });
+      if (--saving->to_take == 0) saver_.post(finish);
     });
   }
 }
 
-void TransformerCompute::write(Saving& saving) {
-  try {
-    if (saving.failure) std::rethrow_exception(saving.failure);
-    std::vector<RankFileReport> reports;
-    for (std::size_t index = 0; index < ranks(); ++index) {
-      StateSnapshot& snapshot = rank(index).state().snapshot();
-      snapshot.wait();
-      if (!snapshot.pieces().empty())
-        reports.push_back(write_rank_file(saving.where, rank(index).rank(), rank(index).layout(), snapshot.pieces()));
-    }
-    events().state_saved(saving.number, to_bytes(reports), nullptr);
-  } catch (...) {
-    events().state_saved(saving.number, "", std::current_exception());
+std::string TransformerCompute::write(const Saving& saving) {
+  std::vector<RankFileReport> reports;
+  for (std::size_t index = 0; index < ranks(); ++index) {
+    StateSnapshot& snapshot = rank(index).state().snapshot();
+    snapshot.wait();
+    if (!snapshot.pieces().empty())
+      reports.push_back(write_rank_file(saving.where, rank(index).rank(), rank(index).layout(), snapshot.pieces()));
   }
+  return to_bytes(reports);
+}
+
+std::string TransformerCompute::wait_for_copies(const Saving&) {
+  for (std::size_t index = 0; index < ranks(); ++index) {
+    rank(index).state().wait_for_copy();
+    rank(index).state().wait_for_buddies();
+  }
+  return "";
 }
 
 }  // namespace pipetrain

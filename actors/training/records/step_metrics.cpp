@@ -52,7 +52,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.loss_scale = report.loss_scale;
   metrics.trainable_parameters = model.trainable_parameters;
   metrics.membership = report.membership;
-  metrics.takeovers = report.membership - 1;
+  metrics.takeovers = report.membership - 1 - report.relayouts;
   metrics.aux_loss = report.aux_loss;
   metrics.z_loss = report.z_loss;
   if (!report.routed.empty()) {

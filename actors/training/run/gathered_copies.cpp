@@ -22,6 +22,14 @@ Holdings holdings_of(const KeptCopies& kept) {
   return holdings;
 }
 
+// True when all copies are of the state that the job begins with, which every process can read again.
+bool are_of_begin(const std::vector<Holdings>& processes, std::int64_t steps_done) {
+  for (const Holdings& own : processes)
+    for (const auto& [rank, steps] : own.copies)
+      if (std::any_of(steps.begin(), steps.end(), [&](std::int64_t step) { return step != steps_done; })) return false;
+  return true;
+}
+
 struct CopySize {
   std::int64_t applied_steps = 0;
   std::uint64_t elements = 0;
@@ -105,6 +113,10 @@ Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies&
   }
   int lost = 0;
   auto agreement = agree(processes, mesh, divides_states(job), &lost);
+  if (!agreement && are_of_begin(processes, job.steps_done)) {
+    for (Holdings& own : processes) own.copies.clear();
+    agreement = agree(processes, mesh, divides_states(job), &lost);
+  }
   if (!agreement)
     throw Error(ErrorKind::peer_lost, "the state of rank " + std::to_string(lost) + " (" + to_string(mesh.at(lost)) +
                                           ") is lost: no process that is left has a copy of it");

@@ -1,6 +1,7 @@
 #include "actors/training/run/memberships.hpp"
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -35,6 +36,8 @@ Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> train
                          std::shared_ptr<const StepSamples> evaluation)
     : job_(job), training_(std::move(training)), evaluation_(std::move(evaluation)) {
   if (!several()) job_.processes = nullptr;
+  number_ = job_.first_membership;
+  if (job_.processes && job_.processes->planes) first_plane_ = job_.processes->planes->membership();
   check_elastic(job_);
   job_.keeps_copies |= job_.elastic == Elastic::takeover;
   if (several()) channel_ = std::make_shared<EngineChannel>(job_.processes->control);
@@ -105,11 +108,17 @@ const Takeover& Memberships::renew(const std::string& cause) {
   }
 }
 
+void Memberships::wait_until_lost(int process) const {
+  constexpr std::chrono::milliseconds look{5}, patience{5000};
+  for (auto left = patience; left.count() > 0 && !job_.processes->control->is_lost(process); left -= look)
+    std::this_thread::sleep_for(look);
+}
+
 void Memberships::gather() {
   if (job_.processes && job_.processes->planes) {
     job_.processes->planes->gather();
     job_.processes->control = job_.processes->planes->current();
-    number_ = job_.processes->planes->membership();
+    number_ = job_.first_membership + job_.processes->planes->membership() - first_plane_;
   } else {
     ++number_;
   }

@@ -36,9 +36,12 @@ class Memberships {
   // lost meanwhile. Throws Error where that is not possible, and as the constructor does; only the destructor may then be
   // called. cause: for the takeover.
   const Takeover& renew(const std::string& cause);
+  // Waits until another process of the current membership is lost, for some seconds at most.
+  void wait_until_lost(int process) const;
   // Returns the record of the progress from which the last renewal continues; empty where no step had begun.
   const Bytes& record() const { return record_; }
   // Returns those since the last call.
+  const std::vector<Takeover>& takeovers() const { return takeovers_; }
   std::vector<Takeover> take_takeovers() { return std::exchange(takeovers_, {}); }
 
  private:
@@ -60,6 +63,7 @@ class Memberships {
   std::vector<Takeover> takeovers_;
   Bytes record_;
   int number_ = 1;
+  int first_plane_ = 1;  // number of the control plane of the job's first membership
 };
 
 }  // namespace pipetrain

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint/checkpoint_save.hpp"
+#include "actors/training/copies/copy_request.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/run/evaluator.hpp"
@@ -56,6 +57,23 @@ class Trainer::Run {
     take_over("its trainer was renewed");
   }
 
+  void copy_states() {
+    with_takeovers([&] {
+      const CopyRequest request{progress_.now().steps, std::make_shared<const Bytes>(progress_.record())};
+      pipeline().save_state(to_target(request)).get();
+    });
+  }
+
+  // A failed pipeline answers no question.
+  std::vector<Takeover> take_over_from(int process) {
+    with_takeovers([&, membership = memberships_.number()] {
+      if (memberships_.number() != membership) return;
+      memberships_.wait_until_lost(process);
+      pipeline().memory();
+    });
+    return memberships_.takeovers();
+  }
+
   StepReport run_step(bool another_follows, std::optional<double> learning_rate) {
     const RunProgress::Counts done = progress_.now();
     const std::int64_t number = done.steps + 1;
@@ -69,6 +87,7 @@ class Trainer::Run {
     StepReport report;
     report.step = number;
     report.membership = memberships_.number();
+    report.relayouts = job_.relayouts;
     report.learning_rate = info.learning_rate;
     report.tokens = samples_->size(number).counted;
     const auto begin = std::chrono::steady_clock::now();
@@ -243,6 +262,8 @@ StepReport Trainer::step(bool another_follows, std::optional<double> learning_ra
   return run_->step(another_follows, learning_rate);
 }
 void Trainer::renew() { run_->renew(); }
+void Trainer::copy_states() { run_->copy_states(); }
+std::vector<Takeover> Trainer::take_over_from(int process) { return run_->take_over_from(process); }
 int Trainer::membership() const { return run_->membership(); }
 bool Trainer::recover(const RunFailed& failure, int membership) { return run_->recover(failure, membership); }
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }

@@ -43,8 +43,9 @@ struct StepReport {
   std::optional<double> aux_loss, z_loss;
   std::vector<RoutedLayer> routed;              // the layers with routed experts, in order; empty in steps without a loss
   std::optional<PreferenceMetrics> preference;  // of a loss of preferences
-  int membership = 1;                           // that ran the step, counted from 1; each takeover begins another
-  std::vector<Takeover> takeovers;              // since the last report; the step may have been repeated
+  int membership = 1;  // that ran the step, counted from 1; each takeover begins another, and so does each new layout
+  int relayouts = 0;   // changes of the run's layout before the step
+  std::vector<Takeover> takeovers;  // since the last report; the step may have been repeated
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first and last action in which they ran nothing
   // By stage where steps overlap, else empty; `bubble` is then their mean, see StepBubbles.
@@ -92,6 +93,12 @@ class Trainer {
   // are those after the last finished step. The job's fault does not happen again. Throws Error(internal) for other jobs,
   // and as the constructor and step() do.
   void renew();
+  // Between steps of an elastic run: returns once every state after the last step is where the loss of one process loses
+  // nothing, so that a takeover repeats no step. Not while a checkpoint is being written. Throws as step().
+  void copy_states();
+  // Waits until this process, which ends on purpose, is lost, and takes over its ranks. Returns the takeovers that the next
+  // step will report. Throws as step().
+  std::vector<Takeover> take_over_from(int process);
   // Returns the loss on the job's evaluation data with the present weights, which do not change. No value where the job
   // has no such data, or when `stop`, which is asked now and then, became true. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });

@@ -98,6 +98,11 @@ void TrainingRun::save_last() {
   finish_checkpoint();
 }
 
+void TrainingRun::copy_states() {
+  finish_checkpoint();
+  trainer_.copy_states();
+}
+
 void TrainingRun::save_model() {
   if (settings_.folder)
     save([&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}, {}}); });

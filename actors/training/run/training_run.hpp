@@ -40,6 +40,8 @@ class TrainingRun {
   std::chrono::duration<double> save_if_due();
   // Writes a checkpoint of the last step, also of a run that was stopped, unless there is one; on disk when it returns.
   void save_last();
+  // Between steps of an elastic run: Trainer::copy_states(), once the checkpoint that is being written is on disk.
+  void copy_states();
   // Writes the model as a Hugging Face folder, for a run that has finished.
   void save_model();
 

@@ -1,0 +1,31 @@
+// The messages between the processes of a run that concern the run as a whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/wire.hpp"
+
+namespace pipetrain {
+
+struct RunMessage {
+  enum class Kind : std::uint8_t {
+    stop,        // number: the signal; to process 0, which sends it on to all
+    asks_leave,  // to process 0: the sender wants to hand over its ranks and end
+    leaves,      // to all: this process (its first number) ends on purpose
+    may_leave,   // to a process that has asked: its states are safe, so it may end
+    relayout,    // to all: the run is about to end in this layout, and goes on in the one that the text gives
+    last = relayout,
+  };
+  Kind kind = Kind::stop;
+  std::int32_t number = 0;
+  std::string text = {};
+};
+
+Bytes to_bytes(const RunMessage& message);
+// Returns no value for bytes that are no such message.
+std::optional<RunMessage> read_run_message(std::span<const std::byte> bytes);
+
+}  // namespace pipetrain

@@ -1,0 +1,157 @@
+#include "apps/train/layout_requests.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/training/records/profile.hpp"
+#include "actors/training/records/profile_layout.hpp"
+#include "actors/training/run/job_memory.hpp"
+#include "actors/training/run/make_train_job.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/processes/joined_run.hpp"
+#include "core/error.hpp"
+#include "model/config/cut.hpp"
+#include "schedules/simulate/simulate.hpp"
+#include "tuning/retuned_cut.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr std::size_t measured_steps = 5;
+
+std::string layout_name(const TrainJob& job) {
+  const MeshShape shape = job.mesh_shape();
+  return fmt::format("pp {}{}{} dp {}, {}{}{}", shape.pp, shape.tp > 1 ? fmt::format(" tp {}", shape.tp) : "",
+                     shape.cp > 1 ? fmt::format(" cp {}", shape.cp) : "", job.batch.dp, job.layout.schedule,
+                     job.zero.stage > 0 ? fmt::format(", zero {}", job.zero.stage) : "",
+                     job.layout.cut.empty() ? "" : ", cut " + cut_text(job.layout.cut));
+}
+
+// True where the new layout sums in the same order, so that all bits stay.
+bool keeps_bits(const TrainJob& now, const TrainJob& next) {
+  return now.layout.tp == next.layout.tp && now.layout.cp == next.layout.cp && now.layout.ep == next.layout.ep &&
+         now.batch.dp == next.batch.dp && now.batch.microbatch == next.batch.microbatch &&
+         now.batch.microbatches == next.batch.microbatches;
+}
+
+bool splits_backward(const schedules::Plan& plan) {
+  const auto& list = plan.stages.front();
+  return std::any_of(list.begin(), list.end(),
+                     [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
+}
+
+double simulated_seconds(const Profile& measured, const TrainJob& job) {
+  const Profile profile = profile_for(measured, job.plan->placement, splits_backward(*job.plan), job.layout.cut);
+  return schedules::summarize(schedules::simulate(*job.plan, profile.costs())).makespan;
+}
+
+}  // namespace
+
+void LayoutRequests::add(StepReport report) {
+  if (!options_.run.saving.folder) return;
+  ++steps_;
+  measured_.push_back(std::move(report));
+  if (measured_.size() > measured_steps) measured_.pop_front();
+}
+
+std::optional<LayoutChange> LayoutRequests::take() {
+  auto change = requested();
+  return change ? std::move(change) : retuned();
+}
+
+std::optional<LayoutChange> LayoutRequests::requested() {
+  constexpr std::chrono::milliseconds pause{100};
+  const auto now = std::chrono::steady_clock::now();
+  const auto& folder = options_.run.saving.folder;
+  if (!folder || now - looked_ < pause) return {};
+  looked_ = now;
+  if (!is_request_waiting(*folder)) return {};
+  const auto request = take_request(*folder);
+  if (!request) return {};
+  try {
+    LayoutChange change = check(*request);
+    change.since = now;
+    return change;
+  } catch (const Error& error) {
+    answer(*folder, {request->id, false, "the run keeps its layout: " + error_line(error)});
+    return {};
+  }
+}
+
+// Changes the cut where the simulation gains more than the share that pays for the change and for errors of measuring.
+std::optional<LayoutChange> LayoutRequests::retuned() {
+  constexpr double least_gain = 0.05;
+  constexpr CutLimits limits{.seconds = 1, .cuts = 300};
+  if (!options_.retune || measured_.size() < measured_steps || steps_ < *options_.retune) return {};
+  steps_ = 0;
+  const auto since = std::chrono::steady_clock::now();
+  try {
+    const auto found = retune_cut(measured_profile(), *job_.plan, limits);
+    if (!found || found->after > (1 - least_gain) * found->before) return {};
+    LayoutChange change = check({retune_id, {"--cut", cut_text(found->cut)}});
+    change.since = since;
+    change.text = fmt::format("retuned to cut {} (simulated step {:.4g} ms -> {:.4g} ms, {:+.1f} %)", cut_text(found->cut),
+                              1e3 * found->before, 1e3 * found->after, 100 * (found->after / found->before - 1));
+    return change;
+  } catch (const std::exception& error) {  // the run is sound without it
+    print_over_progress(fmt::format("retune: the run keeps its cut: {}", error.what()));
+    return {};
+  }
+}
+
+void LayoutRequests::answer(const std::filesystem::path& folder, const RelayoutAnswer& answer) {
+  const std::string line = one_line("relayout: " + answer.text);
+  print_over_progress(line);
+  if (answer.id != retune_id) write_answer(folder, {answer.id, answer.changed, answer.text});
+}
+
+Profile LayoutRequests::measured_profile() const {
+  ProfileRecorder recorder(job_, options_.run.model.name);
+  for (const StepReport& report : measured_) recorder.add(report);
+  return recorder.profile();
+}
+
+LayoutChange LayoutRequests::check(const RelayoutRequest& request) const {
+  if (options_.records.record)
+    throw Error(ErrorKind::input, "a run that is recorded keeps its layout; leave --record out of the run");
+  LayoutChange change{request, options_.changed(request.arguments, joined_ ? joined_->place() : RunPlace{}), {}, {}};
+  RunSettings fresh = change.options.run;  // the checkpoint to continue from does not exist yet
+  fresh.saving = {};
+  std::vector<std::string> notes;
+  std::optional<TrainJob> next;
+  placing_errors(change.options.places, [&] { next = make_train_job(fresh, notes); });
+  next->saves = true;
+  if (next->batch.global_batch() != job_.batch.global_batch())
+    throw Error(ErrorKind::input, fmt::format("the global batch would be {} instead of {}; give --microbatches too",
+                                              next->batch.global_batch(), job_.batch.global_batch()));
+  auto planned = planned_processes(change.options.processes, change.options.run.devices.kind);
+  if (planned) planned->processes -= change.options.run.spares;
+  const JobEstimate estimate = estimate_job(*next, planned);
+  if (estimate.shortage) throw *estimate.shortage;
+  change.text =
+      fmt::format("{} -> {}{}; {}", layout_name(job_), layout_name(*next), expected_gain(*next),
+                  keeps_bits(job_, *next) ? "the bits stay those of the unchanged run"
+                                          : "later losses agree with the unchanged run within rounding, not to the bit");
+  return change;
+}
+
+// Compares simulations of both layouts with the same measured blocks.
+std::string LayoutRequests::expected_gain(const TrainJob& next) const {
+  const bool same_blocks = job_.layout.tp == next.layout.tp && job_.layout.cp == next.layout.cp &&
+                           job_.layout.ep == next.layout.ep && job_.batch.microbatch == next.batch.microbatch &&
+                           job_.numerics.recompute == next.numerics.recompute;
+  if (measured_.empty() || !same_blocks || job_.layout.slices != 1 || next.layout.slices != 1)
+    return " (no simulation: the times of its blocks are not measured)";
+  try {
+    const Profile measured = measured_profile();
+    const double before = simulated_seconds(measured, job_), after = simulated_seconds(measured, next);
+    return fmt::format(" (simulated step {:.4g} ms -> {:.4g} ms, {:+.1f} %)", 1e3 * before, 1e3 * after,
+                       100 * (after / before - 1));
+  } catch (const std::exception& error) {  // a simulation is advice
+    return fmt::format(" (no simulation: {})", error.what());
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,61 @@
+// Process 0's side of `pipetrain relayout`: reads requests between steps, checks the new layout and answers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/records/profile.hpp"
+#include "actors/training/run/trainer.hpp"
+#include "apps/options/train_options.hpp"
+#include "apps/relayout/relayout_files.hpp"
+
+namespace pipetrain {
+
+class JoinedRun;
+
+inline constexpr const char* retune_id = "retune";
+
+// A layout that the run is about to take.
+struct LayoutChange {
+  RelayoutRequest request;
+  TrainOptions options;  // of the run in this layout
+  std::string text;      // for people: the layout, and what it is expected to gain
+  std::chrono::steady_clock::time_point since;
+};
+
+// Not thread-safe.
+class LayoutRequests {
+ public:
+  // All must outlive this; joined: null in a run of one process. Without a --save folder there are no requests.
+  LayoutRequests(const TrainOptions& options, const TrainJob& job, const JoinedRun* joined)
+      : options_(options), job_(job), joined_(joined) {}
+
+  // Called after every step, for the simulation of another layout.
+  void add(StepReport report);
+  // Returns a layout that has been asked for and passes all checks, or that --retune has found. Answers and prints those
+  // that do not pass. Looks for requests a few times a second, whatever the steps' rate.
+  std::optional<LayoutChange> take();
+  // Prints what has become of a request, and answers the command that asked; none did where the id is retune_id.
+  static void answer(const std::filesystem::path& folder, const RelayoutAnswer& answer);
+
+ private:
+  std::optional<LayoutChange> requested();
+  std::optional<LayoutChange> retuned();
+  Profile measured_profile() const;
+  LayoutChange check(const RelayoutRequest& request) const;
+  std::string expected_gain(const TrainJob& next) const;
+
+  const TrainOptions& options_;
+  const TrainJob& job_;
+  const JoinedRun* joined_;
+  std::deque<StepReport> measured_;  // the latest steps
+  std::int64_t steps_ = 0;           // since the last search for a cut
+  std::chrono::steady_clock::time_point looked_{};
+};
+
+}  // namespace pipetrain
