@@ -15,8 +15,14 @@ namespace pipetrain {
 
 class RoutedBlock final : public BlockCompute {
  public:
-  explicit RoutedBlock(const ModelConfig& config) : norm_(config), router_(config), exchange_(config.experts) {
-    if (config.experts.shared_intermediate > 0) shared_.emplace();
+  explicit RoutedBlock(const ModelConfig& config)
+      : norm_(config),
+        router_(config),
+        exchange_(config.experts),
+        has_biases_(config.experts.biases),
+        gate_(config.experts.clamp.exists() ? GateKind::clamped : GateKind::silu),
+        clamps_{static_cast<float>(config.experts.clamp.alpha), static_cast<float>(config.experts.clamp.limit)} {
+    if (config.experts.shared_intermediate > 0) shared_.emplace(config.experts.shared_gate);
   }
 
   std::unique_ptr<Saved> make_saved() const override;
@@ -42,6 +48,16 @@ class RoutedBlock final : public BlockCompute {
   // Returns the gradient of the rows' weights, [R] f32, in the workspace. The gradient of `projected` is written over it.
   Tensor experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
                           const RoutedSaved& saved) const;
+  // Adds the biases of the last matrices, times the rows' weights. Each tensor-parallel rank has those of some columns, and the
+  // ranks' outputs are added.
+  void add_output_biases(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const;
+  // Adds to the gradients of these biases. Returns the gradient of the rows' weights through them, [R] f32, in the workspace;
+  // without a shape where there are no biases.
+  Tensor output_biases_backward(const BlockContext& context, const Tensor& output_grads, const ExpertRows& rows) const;
+  // Returns the first of the output's columns whose biases this rank has.
+  std::int64_t first_biased(const BlockContext& context) const {
+    return context.tp.rank() * (norm_.hidden() / context.tp.size());
+  }
   std::int64_t inner_cols() const { return out_.weight.cols(); }
   std::int64_t row_count(const BlockContext& context) const {
     return context.ep.part.is_whole() ? router_.rows(context) : exchange_.rows(context);
@@ -51,7 +67,11 @@ class RoutedBlock final : public BlockCompute {
   Router router_;
   ExpertExchange exchange_;
   std::optional<SharedExpert> shared_;
-  BoundTensor in_, out_;  // [E 2I, H] and [E H, I]: the experts' matrices one below the other
+  bool has_biases_;
+  GateKind gate_;
+  GateClamps clamps_;
+  BoundTensor in_, out_;            // [E 2I, H] and [E H, I]: the experts' matrices one below the other
+  BoundTensor in_bias_, out_bias_;  // [E 2I], and [E H / ranks]
 };
 
 }  // namespace pipetrain

@@ -138,7 +138,7 @@ float dot_of(const float* a, const float* b, std::int64_t dim) {
 }  // namespace
 
 void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp) {
-  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
+  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim, values = task.sight.shape().value_dim();
   const float scale = task.sight.shape().score_scale();
   const Products products(task);
   const Head scores{scratch(0, block * most), most};
@@ -146,7 +146,7 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
   for (std::int64_t first = 0; first < task.sight.shape().queries; first += block) {
     const Block of(task.sight, first);
     if (of.keys == 0) {
-      clear_rows(out, of, dim);
+      clear_rows(out, of, values);
       if (log_sum_exp != nullptr) std::fill_n(log_sum_exp + first, of.rows, -std::numeric_limits<float>::infinity());
       continue;
     }
@@ -160,13 +160,13 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
       task.sight.factors(task.head, query, of.key0, visible.end, factors);
       for (std::int64_t i = visible.begin; i < visible.end; ++i) scores.row(row)[i] *= factors[i];
     }
-    products.nn({of.rows, dim, of.keys}, scores, {in.v.row(of.key0), in.v.stride}, {out.row(first), out.stride});
+    products.nn({of.rows, values, of.keys}, scores, {in.v.row(of.key0), in.v.stride}, {out.row(first), out.stride});
   }
 }
 
 void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& outputs, const Heads& grad,
                    Accumulate accumulate_dq) {
-  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
+  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim, values = task.sight.shape().value_dim();
   const float scale = task.sight.shape().score_scale();
   const Products products(task);
   const Head probs{scratch(0, block * most), most}, dprobs{scratch(1, block * most), most};
@@ -180,17 +180,17 @@ void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& out
     const Head q{in.q.row(first), in.q.stride}, dout{outputs.dout.row(first), outputs.dout.stride};
     const Head k{in.k.row(of.key0), in.k.stride}, v{in.v.row(of.key0), in.v.stride};
     products.nt({of.rows, of.keys, dim}, scale, q, k, probs);
-    products.nt({of.rows, of.keys, dim}, 1, dout, v, dprobs);
+    products.nt({of.rows, of.keys, values}, 1, dout, v, dprobs);
     for (std::int64_t row = 0; row < of.rows; ++row) {
       const std::int64_t query = first + row;
       const Visible visible = of.visible(task.sight, query);
       if (factors != nullptr) task.sight.factors(task.head, query, of.key0, visible.end, factors);
       gradient_row({probs.row(row), dprobs.row(row), visible, factors, outputs.log_sum_exp[query],
-                    dot_of(outputs.dout.row(query), outputs.out.row(query), dim), scale});
+                    dot_of(outputs.dout.row(query), outputs.out.row(query), values), scale});
     }
     products.nn({of.rows, dim, of.keys}, dprobs, k, {grad.q.row(first), grad.q.stride}, accumulate_dq);
     products.add_tn({of.keys, dim, of.rows}, dprobs, q, {grad.k.row(of.key0), grad.k.stride});
-    products.add_tn({of.keys, dim, of.rows}, probs, dout, {grad.v.row(of.key0), grad.v.stride});
+    products.add_tn({of.keys, values, of.rows}, probs, dout, {grad.v.row(of.key0), grad.v.stride});
   }
 }
 

@@ -21,6 +21,7 @@
 #include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/choice_biases.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/simulate/following_steps.hpp"
@@ -134,7 +135,7 @@ class Trainer::Run {
     LogicalState tensors(*pipeline_, layout_, job_);
     const auto fill = [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); };
     if (job_.config.adapter.exists()) return save_peft_folder(job_.config, folder, job_.model_name, fill, options);
-    save_hf_model(job_.config, folder, fill, options);
+    save_hf_model(job_.config, folder, with_choice_biases(job_.config, biases_.values(), fill), options);
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
