@@ -87,7 +87,8 @@ timed() {
   if (cd "$folder" && "$@") >"$work/log" 2>&1 </dev/null; then
     awk -v begin="$begin" -v end="$EPOCHREALTIME" 'BEGIN { printf "%.2f\n", end - begin }' >>"$work/$row.values"
   else
-    echo "bench: build $row failed: $*; its last lines:" >&2
+    echo "bench: build $row failed: $*; its failures and last lines:" >&2
+    grep -nE 'FAILED|error:|died|timed out' "$work/log" >&2 || true
     tail -n 40 "$work/log" >&2
     echo failed >>"$work/$row.values"
   fi

@@ -46,6 +46,7 @@ set(training_included_headers
   data/rows/text_keys.hpp
   actors/training/run/evaluation.hpp
   actors/training/run/routed_layer.hpp
+  actors/training/run/takeover.hpp
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp
   actors/training/job/run_settings.hpp

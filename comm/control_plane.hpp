@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/gathering.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
@@ -26,6 +28,9 @@ struct Rendezvous {
   std::string label;  // names this process in messages: "ranks 2-3, stage 1"
   // Settings that must be equal in every process, by name; an error names the first that differs.
   std::vector<std::pair<std::string, std::string>> settings;
+  std::optional<Gathering> gathering;  // of the processes that are left; `process` and `processes` are then the first ones
+
+  bool leads() const { return process == (gathering ? gathering->leader : 0); }
 };
 
 struct ProcessInfo {
@@ -64,6 +69,9 @@ class ControlPlane {
   virtual const ProcessInfo& info(int process) const = 0;
   // True when this process was lost or has called leave(): it answers nothing more. Thread-safe, never blocks.
   virtual bool is_gone(int process) const = 0;
+  // True when this process was lost without leave(); for this process itself when process 0 counts it as lost. Thread-safe,
+  // never blocks.
+  virtual bool is_lost(int process) const { return is_gone(process); }
 
   // Both handlers run on the control plane's own thread and must not block: a process whose control plane does not run
   // counts as lost. Messages that arrive while no handler is set are kept for the next one, up to 256 MiB per channel;

@@ -20,7 +20,6 @@ namespace {
 
 World::World(Mesh mesh, int process, const OpenDevice& open, std::shared_ptr<Transport> transport)
     : mesh_(std::move(mesh)), process_(process), ranks_(mesh_.ranks_of(process)), transport_(std::move(transport)) {
-  if (ranks_.empty()) throw Error(ErrorKind::input, "process " + std::to_string(process) + " has no rank of the run");
   for (const int rank : ranks_) devices_[rank] = open(rank);
 }
 

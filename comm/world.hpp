@@ -20,9 +20,8 @@ class World {
  public:
   using OpenDevice = std::function<std::unique_ptr<Device>(int rank)>;
 
-  // Opens the devices of the ranks that the mesh places in this process, and no others, in rank order. Exceptions of
-  // `open` pass through; throws Error(input) when the mesh places no rank here. transport: to ranks of other processes;
-  // null where none is needed.
+  // Opens the devices of the ranks that the mesh places in this process, none in a spare one, and no others, in rank order.
+  // Exceptions of `open` pass through. transport: to ranks of other processes; null where none is needed.
   World(Mesh mesh, int process, const OpenDevice& open, std::shared_ptr<Transport> transport = nullptr);
 
   const Mesh& mesh() const { return mesh_; }

@@ -30,7 +30,7 @@ struct StepMetrics {
   std::optional<double> aux_loss, z_loss, expert_load_max, expert_load_cv;
   std::optional<std::int64_t> expert_dropped;  // choices that found their expert full, in all layers
   std::optional<std::int64_t> trainable_parameters;
-  // The number of the run's memberships, and of takeovers so far; runs do not change their members yet.
+  // The number of the membership that ran the step, counted from 1, and of the takeovers before it.
   std::optional<std::int64_t> membership, takeovers;
   PreferenceMetrics preference;      // of a loss of preferences
   std::optional<double> input_wait;  // seconds in which a first stage may have waited for data; no key if unknown

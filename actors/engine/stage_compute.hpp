@@ -32,6 +32,8 @@ struct StepInfo {
   bool evaluates() const { return kind == schedules::StepKind::evaluation; }
   // Opaque data about the step for all computes and sources, at most a few MiB; the engine only carries it. May be null.
   std::shared_ptr<const std::vector<std::byte>> content = {};
+  // Opaque data with which another process could lead the run from this step on, likewise carried. May be null.
+  std::shared_ptr<const std::vector<std::byte>> progress = {};
 };
 
 // The values that a stage's compute reports at its N action: losses and parts of the gradient norm, in an order that it
@@ -51,11 +53,12 @@ struct MemoryUse {
   std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
   std::size_t host = 0, disk = 0;  // outside the device and its total: in host memory of a GPU, and on disk
   std::size_t snapshot = 0;        // in host memory for every kind of device, outside the total: see StageCompute::save_state()
+  std::size_t copies = 0;          // likewise: of states, from which a run continues that has lost a process
   std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
   MemoryUse& operator+=(const MemoryUse& other) {
     for (std::size_t MemoryUse::*bytes :
          {&MemoryUse::parameters, &MemoryUse::gradients, &MemoryUse::optimizer, &MemoryUse::activations, &MemoryUse::queues,
-          &MemoryUse::workspace, &MemoryUse::host, &MemoryUse::disk, &MemoryUse::snapshot})
+          &MemoryUse::workspace, &MemoryUse::host, &MemoryUse::disk, &MemoryUse::snapshot, &MemoryUse::copies})
       this->*bytes += other.*bytes;
     return *this;
   }

@@ -54,9 +54,9 @@ void RankedCompute::on_all_workers(const std::function<void(ComputeRank&)>& job)
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     workers_[index]->post([this, &one = *ranks_[index], job] {
       try {
-        job(one);
+        if (!one.is_broken()) job(one);
       } catch (...) {
-        one.streams().compute().fail(std::current_exception());
+        one.break_off(std::current_exception());
         events_->failed(std::current_exception());
       }
     });
@@ -90,9 +90,9 @@ void RankedCompute::launch(const Launch& launch) {
 
 void RankedCompute::issue(ComputeRank& rank, const std::shared_ptr<Running>& running) {
   try {
-    running->second ? rank.run_braid(running->launch, *running->second) : rank.run(running->launch);
+    if (!rank.is_broken()) running->second ? rank.run_braid(running->launch, *running->second) : rank.run(running->launch);
   } catch (...) {
-    rank.streams().compute().fail(std::current_exception());
+    rank.break_off(std::current_exception());
   }
   // The stage must receive "enqueued" before the callback that leads to "completed".
   if (--running->to_enqueue == 0) {

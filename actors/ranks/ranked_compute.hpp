@@ -41,6 +41,13 @@ class ComputeRank {
   // Adds the result of an action that has run to `result`. Runs on some host thread.
   virtual void add_result(const schedules::Action& action, StageResult& result) const = 0;
 
+  // An action that threw leaves memory half used, so this rank runs no other one. On the rank's worker.
+  void break_off(const std::exception_ptr& cause) {
+    is_broken_ = true;
+    streams_.compute().fail(cause);
+  }
+  bool is_broken() const { return is_broken_; }
+
   // Stops the device's work with this cause. Thread-safe.
   virtual void fail(std::exception_ptr cause) = 0;
   // Waits until no work of this rank touches any memory. On any thread.
@@ -50,6 +57,7 @@ class ComputeRank {
   Device& device_;
   int rank_;
   RankStreams streams_;
+  bool is_broken_ = false;
 };
 
 class RankedCompute : public StageCompute {

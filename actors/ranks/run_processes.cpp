@@ -1,5 +1,6 @@
 #include "actors/ranks/run_processes.hpp"
 
+#include <map>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -10,9 +11,19 @@
 namespace pipetrain {
 namespace {
 
+// Each rank has a device of its own in its process, in the order of ranks.
+std::vector<RankLocation> places_in(const std::vector<int>& process_of) {
+  std::map<int, int> devices;  // by process
+  std::vector<RankLocation> places;
+  for (const int process : process_of) places.push_back({process, devices[process]++});
+  return places;
+}
+
 std::vector<RankLocation> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
   const ControlPlane* control = processes != nullptr ? processes->control.get() : nullptr;
-  std::vector<RankLocation> places = deal_ranks(ranks, control ? control->processes() : 1);
+  const bool in_order = processes == nullptr || processes->process_of.empty();
+  std::vector<RankLocation> places =
+      in_order ? deal_ranks(ranks, control ? control->processes() : 1) : places_in(processes->process_of);
   if (devices.kind == DeviceKind::cpu || devices.gpus.empty()) return places;
   std::size_t next = 0;
   for (RankLocation& place : places) {

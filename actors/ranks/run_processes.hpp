@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "actors/ranks/device_settings.hpp"
 #include "actors/ranks/named_values.hpp"
@@ -15,6 +16,9 @@
 namespace pipetrain {
 
 class EngineChannel;
+namespace control {
+class SuccessivePlanes;
+}
 
 // Process 0 decides, saves and reports; the others follow it. Ranks are dealt to processes in order (deal_ranks). The
 // owner of the control plane calls leave() once the Trainer is gone, also after a failure: others that are still being
@@ -24,6 +28,10 @@ struct RunProcesses {
   std::optional<TransportKind> transport;  // the transport to use; no value: see choose_transport()
   // Replaces make_transport() where it is not null.
   std::function<std::unique_ptr<Transport>(ControlPlane&, const Mesh&)> make_transport;
+  // Where the run continues when processes are lost: gives the control planes that follow the first one. A Trainer then
+  // replaces `control`, and `process_of` by the processes that have taken over ranks. May be null.
+  std::shared_ptr<control::SuccessivePlanes> planes;
+  std::vector<int> process_of;  // by rank; empty: ranks are dealt in order
 };
 
 // Processes that a job might run in, with its ranks dealt to them in order, and the transport that would join them.

@@ -48,6 +48,8 @@ struct Launched {
   MeshShape shape;                 // of its ranks
   LaunchOptions launch;
   std::function<void(const LaunchCause&)> report_end;  // called for a run that failed and is not started again; may be null
+  bool continues = false;                              // see LaunchPlan
+  int spares = 0;                                      // processes without ranks
 };
 
 std::vector<std::string> words_of(const char* command, const std::vector<std::string>& arguments) {
@@ -69,6 +71,7 @@ LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port
   plan.port = port ? port->port() : master.port;
   // Launches on several hosts cannot agree on a token of their own.
   plan.token = launch.token.empty() && launch.nnodes == 1 ? random_token() : launch.token;
+  plan.continues = launched.continues;
   return plan;
 }
 
@@ -92,7 +95,7 @@ int run_attempts(const Launched& launched) {
   std::optional<HeldPort> port;
   if (!launch.master) port.emplace(MasterAddress{}.port);
   LaunchPlan plan = plan_of(launched, port);
-  const ProcessLabels labels(launched.shape, plan.processes);
+  const ProcessLabels labels(launched.shape, plan.processes - launched.spares);
   for (;; ++plan.attempt) {
     const auto cause = LaunchAttempt(plan, labels).wait();
     remove_ucx_leftovers();
@@ -120,6 +123,8 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   if (run.train.dry_run) return run_train(run.train);
   const MeshShape shape = run.train.run.mesh_shape();
   Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
+  launched.continues = run.train.run.elastic == Elastic::takeover;
+  launched.spares = run.train.run.spares;
   // Process 0, which writes the page, runs on the first host.
   if (const auto& report = run.train.records.report; report && run.launch.node_rank == 0)
     launched.report_end = [&report, since = std::time(nullptr)](const LaunchCause& cause) {

@@ -36,6 +36,9 @@ constexpr std::chrono::seconds patience_joined{15};
 // No process has anything under way that takes long to end.
 constexpr std::chrono::seconds patience_alone{1}, patience_kill{3};
 
+// True for a process whose run is over, because it is complete or was asked to stop.
+bool ends_run(const ProcessEnd& end) { return end.signal == 0 && (end.status == 0 || end.status > 128); }
+
 std::string this_host() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -45,7 +48,7 @@ std::string this_host() {
 }  // namespace
 
 LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels)
-    : labels_(labels), foreign_(!plan.file.empty()) {
+    : labels_(labels), foreign_(!plan.file.empty()), continues_(plan.continues) {
   relay_signals(pass_on);
   for (int i = 0; i < plan.count && stop_signal() == 0; ++i) {
     LaunchPlace place;
@@ -88,11 +91,18 @@ bool LaunchAttempt::all_joined() const {
   return foreign_ || std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
 }
 
-// Returns true if one of them ended so that the others cannot go on, or, after process 0, have nothing left to do.
+// Returns true if one of them ended so that the others cannot go on, or have nothing left to do.
 bool LaunchAttempt::ended_badly() const {
-  return std::any_of(ends_.begin(), ends_.end(), [this](const ProcessEnd& end) {
+  if (continues_ && all_joined()) return std::any_of(ends_.begin(), ends_.end(), ends_run);
+  return std::any_of(ends_.begin(), ends_.end(), [&](const ProcessEnd& end) {
     return end.status != 0 || end.signal != 0 || (end.process == 0 && !foreign_);
   });
+}
+
+// A run that goes on without the processes that it lost has ended as the others have.
+void LaunchAttempt::forget_lost() {
+  if (continues_ && std::any_of(ends_.begin(), ends_.end(), ends_run))
+    std::erase_if(ends_, [](const ProcessEnd& end) { return !ends_run(end); });
 }
 
 void LaunchAttempt::end_remaining() {
@@ -117,6 +127,7 @@ std::optional<LaunchCause> LaunchAttempt::wait() {
     end_remaining();
     wait_for_news();
   }
+  forget_lost();
   const std::string host = this_host();
   return first_cause(ends_, stop_signal(), [&](int process) { return labels_.name(process, host); });
 }

@@ -23,6 +23,7 @@ struct LaunchPlan {
   int first = 0, count = 1;  // on this host
   int processes = 1;         // in the run
   int attempt = 0;
+  bool continues = false;  // the run goes on when processes of it are lost
 };
 
 // One at a time. From the first attempt on, signals that stop this process or ask which stage waits for which go to the
@@ -45,9 +46,11 @@ class LaunchAttempt {
   void end_remaining();
   bool all_joined() const;
   bool ended_badly() const;
+  void forget_lost();
 
   const ProcessLabels& labels_;
   const bool foreign_;  // they run another program, which does not report that it has joined, and may end in any order
+  const bool continues_;
   std::vector<std::unique_ptr<LaunchedProcess>> processes_;
   std::vector<ProcessEnd> ends_;           // in order of time
   std::optional<Clock::time_point> over_;  // when the run ended for one of them

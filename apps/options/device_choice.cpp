@@ -48,7 +48,7 @@ struct HostRanks {
 HostRanks ranks_here(const RunSettings& run, const ProcessOptions& processes) {
   if (!processes.several()) return {0, static_cast<int>(run.ranks()), 0, static_cast<int>(run.ranks())};
   const int first_process = processes.process - processes.local;
-  const auto places = deal_ranks(static_cast<int>(run.ranks()), processes.processes);
+  const auto places = deal_ranks(static_cast<int>(run.ranks()), processes.processes - run.spares);
   const auto before = [&](int process) {
     return static_cast<int>(
         std::count_if(places.begin(), places.end(), [&](const auto& place) { return place.process < process; }));
@@ -123,7 +123,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
     const bool dry_run = values.on_off("dry-run").value_or(false);
     chosen.gpus = dry_run ? gpus_of_dry_run(values, here, of_host, run.ranks()) : own_gpus(here, of_host);
   }
-  const int share = std::max(1, machine.cores / here.count);
+  const int share = std::max(1, machine.cores / std::max(1, here.count));
   chosen.threads = static_cast<int>(values.integer("threads").value_or(share));
 }
 

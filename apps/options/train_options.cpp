@@ -227,6 +227,15 @@ void go_on_after_restart(TrainOptions& options) {
   saving.load.reset();
 }
 
+void check_spares(const OptionValues& values, const RunSettings& run, int processes) {
+  if (run.spares == 0) return;
+  if (run.elastic == Elastic::off)
+    values.fail("spares", "wait for ranks of lost processes, and --elastic is off; use --elastic takeover, or leave it out");
+  if (run.spares >= processes)
+    values.fail("spares", fmt::format("leaves none of the {} for the ranks; start more processes, or keep fewer spare",
+                                      counted(processes, "process", "es")));
+}
+
 UsedFeatures trained_features(const TrainOptions& options) {
   TrainJob job;
   static_cast<JobSettings&>(job) = options.run;
@@ -259,7 +268,8 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   });
   read_schedule_name(values, run.layout);
   read_batch_sizes(values, run);
-  options.processes = place(run.ranks());
+  options.processes = place(run.ranks() + run.spares);
+  check_spares(values, run, options.processes.processes);
   if (options.processes.leads())
     options.notes.insert(options.notes.end(), options.processes.notes.begin(), options.processes.notes.end());
   placing_errors(options.places, [&] { read_batch(values, run); });

@@ -26,11 +26,13 @@ ProcessLabels::ProcessLabels(const MeshShape& shape, int processes) : mesh_(shap
 
 std::string ProcessLabels::ranks(int process) const {
   const auto ranks = mesh_.ranks_of(process);
+  if (ranks.empty()) return "spare";
   return ranks.size() == 1 ? fmt::format("rank {}", ranks.front()) : fmt::format("ranks {}-{}", ranks.front(), ranks.back());
 }
 
 std::string ProcessLabels::label(int process) const {
   const auto own = mesh_.ranks_of(process);
+  if (own.empty()) return ranks(process);
   return ranks(process) + range("stage", mesh_, own, Axis::pp) + range("replica", mesh_, own, Axis::dp);
 }
 

@@ -23,6 +23,8 @@ struct JoinRequest {
   NamedValues settings;  // settings that all processes must share, by their options' names
   std::chrono::milliseconds stall{};
   OptionPlaces places;
+  bool continues = false;  // processes that are left continue the run when others are lost
+  int spares = 0;          // the last processes, which have no ranks at first
 };
 
 // A process has one object at a time. Not thread-safe except for ask_to_stop().
@@ -45,7 +47,7 @@ class JoinedRun {
   void in_first(const std::string& what, const std::function<void()>& work);
   // Returns the text of process 0 in every process.
   std::string from_first(const std::string& what, const std::string& text);
-  bool leads() const { return control().process() == 0; }
+  bool leads() const { return control()->process() == 0; }
 
   // Returns true if this process knows best which stage waited for which when the run failed: process 0, or a follower
   // that has lost it.
@@ -54,11 +56,15 @@ class JoinedRun {
   // Returns true if all followers before this one are gone or have left.
   bool is_first_follower() const;
 
+  // Sets the handler of SuccessivePlanes::on_half(); does nothing in a run that ends when it loses a process.
+  void on_half(std::function<bool()> handler);
+
   // Stops all processes because of a signal to this one; process 0 decides.
   void ask_to_stop(int signal) noexcept;
 
  private:
-  ControlPlane& control() const { return *processes_->control; }
+  std::shared_ptr<ControlPlane> control() const;  // of the present membership; thread-safe
+  void receive_signals(ControlPlane& control);
   void on_message(std::span<const std::byte> message);
 
   std::shared_ptr<RunProcesses> processes_;

@@ -23,15 +23,6 @@ void take_records(const RecordSettings& records, std::vector<std::unique_ptr<Out
   }
 }
 
-// The outputs are locked before a checkpoint to resume from is looked for in them.
-void take_places(const TrainOptions& options, RunLocks& locks, std::vector<std::string>& notes) {
-  if (const auto& folder = options.run.saving.folder) {
-    locks.save = OutputLock::of_folder("save", *folder, notes);
-    restore_replaced_checkpoints(*folder);
-  }
-  take_records(options.records, locks.others, notes);
-}
-
 // Process 0 alone verifies every byte of a checkpoint to resume from; the others read what their ranks need.
 std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& joined, std::vector<std::string>& notes) {
   RunSettings run = options.run;
@@ -53,10 +44,21 @@ JoinRequest join_request(const TrainOptions& options) {
   request.settings = job_settings(options.run);
   request.stall = options.run.stall;
   request.places = options.places;
+  request.continues = options.run.elastic == Elastic::takeover;
+  request.spares = options.run.spares;
   return request;
 }
 
 }  // namespace
+
+// The outputs are locked before a checkpoint to resume from is looked for in them.
+void take_outputs(const TrainOptions& options, RunLocks& locks, std::vector<std::string>& notes) {
+  if (const auto& folder = options.run.saving.folder) {
+    if (!locks.save) locks.save = OutputLock::of_folder("save", *folder, notes);
+    restore_replaced_checkpoints(*folder);
+  }
+  take_records(options.records, locks.others, notes);
+}
 
 std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
   if (!options.processes.several() || options.dry_run) return nullptr;
@@ -66,7 +68,7 @@ std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes) {
   std::optional<TrainJob> job;
   const auto take = [&] {
-    if (!options.dry_run) take_places(options, locks, notes);
+    if (!options.dry_run) take_outputs(options, locks, notes);
   };
   placing_errors(options.places, [&] {
     joined ? joined->in_first("folder", take) : take();

@@ -23,6 +23,10 @@ struct RunLocks {
   std::vector<std::unique_ptr<OutputLock>> others;  // on records that are replaced whole, and on folders of them
 };
 
+// Locks the outputs of the run, and puts back a checkpoint that was being replaced when its run ended. Throws Error; adds to
+// `notes`.
+void take_outputs(const TrainOptions& options, RunLocks& locks, std::vector<std::string>& notes);
+
 // Opens the job of a single process, or of one that has joined others (`joined`, else null): then all of them return,
 // or all throw. Process 0 first locks the outputs of the run. Throws Error; adds to `notes`.
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes);

@@ -49,6 +49,7 @@ void StepLoop::run_steps() {
     while (!run_.finished() && !is_asked_to_stop()) {
       const StepReport report = run_.step();
       grace_.step_took(report.seconds);
+      for (const Takeover& takeover : report.takeovers) print_over_progress("takeover: " + to_string(takeover));
       outputs_.step(report);
       records_.add(report);
       print_unlabelled(report);

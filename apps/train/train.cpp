@@ -53,8 +53,9 @@ void report_training_failure(StepOutputs& outputs, const std::string& cause) {
 // Prints the plan of the run. Throws Error also if the machine has too little memory for it.
 void dry_run_training(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
-  placing_errors(options.places,
-                 [&] { estimate = estimate_job(job, planned_processes(options.processes, options.run.devices.kind)); });
+  auto planned = planned_processes(options.processes, options.run.devices.kind);
+  if (planned) planned->processes -= options.run.spares;
+  placing_errors(options.places, [&] { estimate = estimate_job(job, planned); });
   fmt::print("{}", job_description(job, *estimate));
   for (const auto& note : notes) print_note(note);
   if (estimate->shortage) throw Error(*estimate->shortage);
@@ -65,11 +66,44 @@ void answer_training(Trainer& trainer) {
   for (const auto& line : trainer.waiting()) print_over_progress(line);
 }
 
-// Runs a process other than the first. Returns the exit status.
-int follow_training(Trainer& trainer, JoinedRun& joined) {
+// Runs a process other than the first. Returns the exit status, or no value where it has become the first process.
+std::optional<int> follow_training(Trainer& trainer, JoinedRun& joined) {
   const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_training(trainer); });
-  trainer.follow();
+  if (trainer.follow()) return std::nullopt;
   return stop_signal() != 0 ? stop_signal_status() : 0;
+}
+
+// True when this process could lock the save folder, and so the process that saved there is gone: the run then belongs to the
+// half of its processes that is left here. The lock is kept.
+bool takes_save_folder(const TrainOptions& options, RunLocks& locks) {
+  if (!options.run.saving.folder) return false;
+  try {
+    std::vector<std::string> notes;
+    auto lock = OutputLock::of_folder("save", *options.run.saving.folder, notes);
+    if (!notes.empty()) return false;  // a file system without locks
+    locks.save = std::move(lock);
+    return true;
+  } catch (const Error&) {  // another process holds it
+    return false;
+  }
+}
+
+// The records that process 0 writes, besides those of StepOutputs.
+struct LedRecords {
+  LedRecords(const TrainOptions& options, const TrainJob& job)
+      : records(options.records, job, options.run.model.name), report(open_report(options, job)) {}
+  RunRecords records;
+  std::unique_ptr<ReportFile> report;  // null: none is requested
+};
+
+// Makes this process, which has followed so far, the one that saves and reports. The process before it has ended, so its
+// locks are free, and the files that it has begun are continued or removed. Returns the notes for the user.
+std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks) {
+  set_line_begin("");
+  std::vector<std::string> notes;
+  placing_errors(options.places, [&] { take_outputs(options, locks, notes); });
+  prepare_saving(options.run.saving);
+  return notes;
 }
 
 // Runs process 0. `joined` may be null. Returns the exit status.
@@ -80,6 +114,10 @@ int lead_training(StepLoop& loop, Trainer& trainer, JoinedRun* joined) {
   };
   const SignalAnswers answers(stop, [&] { answer_training(trainer); });
   return loop.run();
+}
+
+ModelFigures figures_of(const TrainJob& job) {
+  return {model_flops_per_token(job.config, job.dataset->sequence_length()), trained_parameter_count(job.config)};
 }
 
 // Notes the transport that was chosen for the run's processes.
@@ -138,14 +176,13 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   note_begin(*job, saving, notes);
-  const ModelFigures figures{model_flops_per_token(job->config, job->dataset->sequence_length()),
-                             trained_parameter_count(job->config)};
   const auto prepare = [&] { prepare_saving(saving); };
   joined ? joined->in_first("saving", prepare) : prepare();
-  RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
+  std::optional<LedRecords> led;
+  if (options.processes.leads()) led.emplace(options, *job);
   const auto record = open_record(options, *job);
   job->recorder = record;
-  const auto report = options.processes.leads() ? open_report(options, *job) : nullptr;
+  const TrainJob begun = *job;  // the trainer changes its own
   std::optional<HealthWatch> watch;
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] {
@@ -156,10 +193,15 @@ int run_train(const TrainOptions& options) {
   // Opened while a signal still ends the process at once, because a pipe may have no reader.
   std::optional<StepOutputs> outputs;
   try {
-    if (!options.processes.leads()) return follow_training(*trainer, *joined);
+    if (!options.processes.leads()) {
+      joined->on_half([&] { return takes_save_folder(options, locks); });
+      if (const auto status = follow_training(*trainer, *joined)) return *status;
+      notes = take_lead(options, locks);
+      led.emplace(options, begun);
+    }
     note_transport(*trainer, notes);
-    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, figures, report.get()); });
-    StepLoop loop(options, notes, *trainer, {*outputs, records, *watch, locks.save.get()});
+    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, figures_of(begun), led->report.get()); });
+    StepLoop loop(options, notes, *trainer, {*outputs, led->records, *watch, locks.save.get()});
     const int status = lead_training(loop, *trainer, joined.get());
     if (record) record->finish();
     return status;

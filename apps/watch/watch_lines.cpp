@@ -48,6 +48,11 @@ std::vector<std::string> head_lines(const std::vector<StepMetrics>& steps, const
   const double seconds = recent(steps, [](const StepMetrics& step) { return step.seconds; });
   std::vector<std::string> first = {"step " + format_thousands(last.step), number("loss", last.loss, "{:.4f}"),
                                     number("grad norm", last.grad_norm, "{:.3f}"), number("lr", last.lr, "{:.2e}")};
+  if (last.takeovers.value_or(0) > 0) {
+    const auto begin =
+        std::find_if(steps.begin(), steps.end(), [&](const StepMetrics& step) { return step.membership == last.membership; });
+    first.insert(first.begin() + 1, fmt::format("membership {} since step {}", last.membership.value_or(0), begin->step));
+  }
   if (last.skipped) first.insert(first.begin() + 1, "skipped");
   const double rate = recent(steps, [](const StepMetrics& step) { return step.tokens_per_second.value_or(0); });
   std::vector<std::string> second = {format_thousands(std::llround(rate)) + " tokens/s",

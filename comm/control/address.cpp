@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "comm/control/frame.hpp"
+#include "comm/control/standby_socket.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::control {
@@ -59,6 +60,10 @@ void check_token(const Rendezvous& rendezvous, const asio::ip::address& address)
 }
 
 tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous) {
+  if (rendezvous.gathering) {
+    const StandbySocket& standby = *rendezvous.gathering->standby;
+    return {io, standby.is_v6() ? tcp::v6() : tcp::v4(), standby.duplicate()};
+  }
   const asio::ip::address address = address_to_listen_at(io, rendezvous);
   check_token(rendezvous, address);
   const tcp::endpoint endpoint(address, rendezvous.port);

@@ -18,8 +18,8 @@ void check_rendezvous(const Rendezvous& rendezvous);
 // Throws Error(input) where other hosts could reach the run and it has no token.
 void check_token(const Rendezvous& rendezvous, const asio::ip::address& address);
 
-// Resolves the host, then listens. Throws Error: input where a token is missing, peer_lost where the host is unknown,
-// unavailable where it is another host or the address is in use.
+// Resolves the host, then listens; a gathering listens at its standby socket. Throws Error: input where a token is missing,
+// peer_lost where the host is unknown, unavailable where it is another host or the address is in use.
 tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous);
 
 // The addresses of the coordinator and of another process, as their connection has them.

@@ -1,5 +1,6 @@
 #include "comm/control/coordinator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/control/address.hpp"
@@ -12,7 +13,69 @@ namespace {
 
 constexpr int pings_to_compare_clocks = 16;
 
+Refusal too_late() { return {ErrorKind::input, {}, "the others went on without this process, which came too late"}; }
+
+// The connection belongs to no place any more.
+void refuse_late(Connection& connection) {
+  connection.process = 0;
+  refuse(connection, too_late());
+}
+
+// Leaves out those that are not here, and counts the others anew.
+void leave_out_absent(std::vector<Peer>& peers, std::vector<std::optional<ProcessInfo>>& joined) {
+  std::size_t next = 1;
+  for (std::size_t process = 1; process < peers.size(); ++process) {
+    Peer other = std::exchange(peers[process], Peer{});
+    if (!other.ready) {
+      if (other.connection) refuse_late(*other.connection);
+      continue;
+    }
+    joined[next] = std::exchange(joined[process], std::nullopt);
+    joined[next]->process = other.connection->process = static_cast<int>(next);
+    peers[next++] = std::move(other);
+  }
+  peers.resize(next);
+  joined.resize(next);
+}
+
+// Returns the processes with the addresses at which the run reaches them.
+std::vector<ProcessInfo> processes_of(const std::vector<Peer>& peers, const std::vector<std::optional<ProcessInfo>>& joined) {
+  std::vector<ConnectionEnds> ends;
+  for (std::size_t process = 1; process < peers.size(); ++process) {
+    const Connection& connection = *peers[process].connection;
+    ends.push_back({connection.local_address(), connection.remote_address()});
+  }
+  const auto addresses = addresses_in_run(ends);
+  std::vector<ProcessInfo> all;
+  for (std::size_t process = 0; process < joined.size(); ++process) {
+    all.push_back(*joined[process]);
+    all.back().address = addresses[process];
+  }
+  return all;
+}
+
 }  // namespace
+
+void Peer::ping() {
+  ping_sent = Clock::now();
+  connection->send({.kind = FrameKind::ping});
+}
+
+// The other clock was read between sending and receiving: at half the round trip, give or take half of it. So the
+// shortest round trip is the most precise (Cristian 1989).
+void Peer::take_pong(const Frame& frame, std::chrono::nanoseconds& clock_offset) {
+  const auto now = Clock::now();
+  WireReader reader(frame.payload);
+  const std::chrono::nanoseconds theirs(reader.number<std::int64_t>());
+  reader.end();
+  const auto round_trip = now - ping_sent;
+  if (round_trip < best_round_trip) {
+    best_round_trip = round_trip;
+    clock_offset = ping_sent.time_since_epoch() + round_trip / 2 - theirs;
+  }
+  if (++pings < pings_to_compare_clocks) return ping();
+  ready = true;
+}
 
 Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events)
     : io_(io),
@@ -24,11 +87,13 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
       peers_(static_cast<std::size_t>(rendezvous.processes)),
       joined_(peers_.size()),
       known_(peers_.size()) {
+  own_.info.process = 0;
   joined_[0] = own_.info;
 }
 
 void Coordinator::start() {
   deadline_ = Clock::now() + rendezvous_.timeout;
+  if (rendezvous_.gathering) gathering_.emplace(*rendezvous_.gathering, Clock::now());
   if (peers_.size() > 1) {  // else nobody joins
     reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<AdmissionController&>(*this));
     reception_->start();
@@ -38,14 +103,11 @@ void Coordinator::start() {
 
 void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
   if (const auto other = refusal_of_job(hello, own_)) return refuse(*connection, *other);
-  auto refusal = refusal_of(hello, own_, joined_);
-  const bool known = hello.info.process > 0 && hello.info.process < std::ssize(peers_);
-  if (known && !peer(hello.info.process).gone.empty())
-    refusal = Refusal{ErrorKind::peer_lost,
-                      {},
-                      "the run there has begun without it: " + to_string(*joined_[hello.info.process]) + " is gone (" +
-                          peer(hello.info.process).gone + ")"};
-  if (refusal) return turn_away(*connection, to_string(hello.info), *refusal);
+  if (const auto refusal = refusal_of_admission(hello)) {
+    // A stranger to a gathering is of no use to it, and those who belong to it may still come.
+    if (gathering_) return refuse(*connection, *refusal);
+    return turn_away(*connection, to_string(hello.info), *refusal);
+  }
   const int process = hello.info.process;
   connection->process = process;
   connection->set_owner(*this);
@@ -57,11 +119,28 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
     peers_[process].ready = true;
     begin_if_complete();
   } else {
-    ping(peers_[process]);
+    peers_[process].ping();
   }
 }
 
+// Gives the process of a gathering its place.
+std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
+  if (gathering_) {
+    if (phase_ != Phase::rendezvous || !gathering_->is_member(hello.info.process)) return too_late();
+    hello.info.process = gathering_->place_of(hello.info.process);
+  }
+  auto refusal = refusal_of(hello, own_, joined_);
+  const auto place = static_cast<std::size_t>(hello.info.process);
+  if (hello.info.process > 0 && place < peers_.size() && !peers_[place].gone.empty())
+    refusal =
+        Refusal{ErrorKind::peer_lost,
+                {},
+                "the run there has begun without it: " + to_string(*joined_[place]) + " is gone (" + peers_[place].gone + ")"};
+  return refusal;
+}
+
 void Coordinator::misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) {
+  if (gathering_) return refuse(*connection, refusal);
   turn_away(*connection, "a process", refusal);
 }
 
@@ -72,44 +151,27 @@ void Coordinator::turn_away(Connection& connection, const std::string& who, cons
   });
 }
 
-void Coordinator::ping(Peer& peer) {
-  peer.ping_sent = Clock::now();
-  peer.connection->send({.kind = FrameKind::ping});
-}
-
-// The other clock was read between sending and receiving: at half the round trip, give or take half of it. So the
-// shortest round trip is the most precise (Cristian 1989).
-void Coordinator::take_pong(Peer& peer, const Frame& frame) {
-  const auto now = Clock::now();
-  WireReader reader(frame.payload);
-  const std::chrono::nanoseconds theirs(reader.number<std::int64_t>());
-  reader.end();
-  const auto round_trip = now - peer.ping_sent;
-  if (round_trip < peer.best_round_trip) {
-    peer.best_round_trip = round_trip;
-    joined_[peer.connection->process]->clock_offset = peer.ping_sent.time_since_epoch() + round_trip / 2 - theirs;
-  }
-  if (++peer.pings < pings_to_compare_clocks) return ping(peer);
-  peer.ready = true;
-  begin_if_complete();
-}
-
 void Coordinator::begin_if_complete() {
-  for (std::size_t process = 1; process < peers_.size(); ++process) {
-    if (!peers_[process].ready) return;
+  if (is_complete()) begin();
+}
+
+bool Coordinator::is_complete() const {
+  const auto here = [this](int process) { return is_here(process); };
+  if (gathering_) return gathering_->may_begin(here, Clock::now());
+  return std::all_of(peers_.begin() + 1, peers_.end(), [](const Peer& other) { return other.ready; });
+}
+
+void Coordinator::begin() {
+  if (gathering_) {
+    gathering_->end_absent([this](int process) { return is_here(process); });
+    leave_out_absent(peers_, joined_);
   }
   phase_ = Phase::running;
-  std::vector<ProcessInfo> all;
-  for (const auto& info : joined_) all.push_back(*info);
-  std::vector<ConnectionEnds> ends;
-  for (std::size_t process = 1; process < peers_.size(); ++process) {
-    const Connection& connection = *peers_[process].connection;
-    ends.push_back({connection.local_address(), connection.remote_address()});
-  }
-  const auto addresses = addresses_in_run(ends);
-  for (std::size_t process = 0; process < all.size(); ++process) all[process].address = addresses[process];
-  send_to_others(0, {.kind = FrameKind::welcome, .payload = to_bytes(all)});
-  events_.joined(std::move(all));
+  std::vector<ProcessInfo> all = processes_of(peers_, joined_);
+  for (int process = 1; process < std::ssize(peers_); ++process)
+    peer(process).connection->send(
+        {.kind = FrameKind::welcome, .to = static_cast<std::uint16_t>(process), .payload = to_bytes(all)});
+  events_.joined(std::move(all), 0);
 }
 
 void Coordinator::on_frame(Connection& connection, Frame&& frame) {
@@ -125,7 +187,11 @@ void Coordinator::on_frame(Connection& connection, Frame&& frame) {
 }
 
 void Coordinator::frame_before_run(Peer& peer, const Frame& frame) {
-  if (frame.kind == FrameKind::pong && !peer.ready) return take_pong(peer, frame);
+  if (frame.kind == FrameKind::pong && !peer.ready) {
+    peer.take_pong(frame, joined_[static_cast<std::size_t>(peer.connection->process)]->clock_offset);
+    if (peer.ready) begin_if_complete();
+    return;
+  }
   lose(peer.connection->process, "it sent a message that it must not send before the run begins");
 }
 
@@ -193,6 +259,8 @@ void Coordinator::tick(Clock::time_point now) {
       connection->send({.kind = FrameKind::heartbeat});
     }
   }
+  if (phase_ == Phase::rendezvous && gathering_) begin_if_complete();
+  if (phase_ == Phase::rendezvous && gathering_) gathering_->end_lost(now);
   if (phase_ == Phase::rendezvous && now > deadline_) {
     give_rendezvous_up({ErrorKind::peer_lost,
                         {},

@@ -5,6 +5,7 @@
 #include "comm/control/address.hpp"
 #include "comm/control/admission.hpp"
 #include "comm/control/reasons.hpp"
+#include "comm/process_handles.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::control {
@@ -85,6 +86,9 @@ void Member::tick(Clock::time_point now) {
 }
 
 void Member::tick_before_greeting_is_answered(Clock::time_point now) {
+  if (rendezvous_.gathering && rendezvous_.gathering->handles->has_ended(rendezvous_.gathering->leader))
+    return fail(
+        Error(ErrorKind::peer_lost, "the process that would gather the others at " + address_of(rendezvous_) + " has ended"));
   if (now > deadline_)
     return fail(Error(ErrorKind::peer_lost, "process 0 was not reached at " + address_of(rendezvous_) + " within " +
                                                 seconds_text(rendezvous_.timeout) + ": " + problem_ +
@@ -134,9 +138,13 @@ void Member::frame_in_waiting(Connection& connection, const Frame& frame) {
     throw Error(ErrorKind::peer_lost, "it counts this process as lost: " + read_loss(frame.payload).why);
   if (frame.kind != FrameKind::welcome) throw Error(ErrorKind::peer_lost, "it sent a message before the run began");
   auto all = read_processes(frame.payload);
-  if (std::ssize(all) != rendezvous_.processes) throw Error(ErrorKind::peer_lost, "it sent another number of processes");
+  const bool counted_anew = rendezvous_.gathering.has_value();
+  if (counted_anew ? std::ssize(all) > rendezvous_.processes : std::ssize(all) != rendezvous_.processes)
+    throw Error(ErrorKind::peer_lost, "it sent another number of processes");
+  const int own = counted_anew ? frame.to : rendezvous_.process;
+  if (own <= 0 || own >= std::ssize(all)) throw Error(ErrorKind::peer_lost, "it gave this process a place that does not exist");
   phase_ = Phase::running;
-  events_.joined(std::move(all));
+  events_.joined(std::move(all), own);
 }
 
 void Member::frame_in_run(Connection& connection, Frame&& frame) {
@@ -153,7 +161,10 @@ void Member::frame_in_run(Connection& connection, Frame&& frame) {
   const Loss loss = read_loss(frame.payload);
   if (loss.process <= 0 || loss.process >= rendezvous_.processes)
     throw Error(ErrorKind::peer_lost, "it lost a process that does not exist");
-  if (loss.process == rendezvous_.process) return first_lost("it counts this process as lost: " + loss.why);
+  if (loss.process == rendezvous_.process) {
+    events_.left_out();
+    return first_lost("it counts this process as lost: " + loss.why);
+  }
   events_.lost(loss.process, loss.why);
 }
 

@@ -17,13 +17,16 @@ namespace pipetrain::control {
 class StarEvents {
  public:
   // Exactly one of these two comes first: the run begins, or it does not.
-  virtual void joined(std::vector<ProcessInfo> all) = 0;
+  // own: the number of this process in the run that begins.
+  virtual void joined(std::vector<ProcessInfo> all, int own) = 0;
   virtual void failed(std::exception_ptr why) = 0;
   // A message or a part of an exchange.
   virtual void received(Frame&& frame) = 0;
   // May be called more than once for one process.
   virtual void lost(int process, const std::string& why) = 0;
   virtual void left(int process) = 0;
+  // The others count this process as lost.
+  virtual void left_out() = 0;
 
  protected:
   ~StarEvents() = default;

@@ -44,9 +44,8 @@ StarControlPlane::StarControlPlane(const Rendezvous& rendezvous, const Settings&
       io_(1),
       work_(io_.get_executor()),
       ticks_(io_),
-      board_(rendezvous.processes, settings.patience),
-      gone_(static_cast<std::size_t>(rendezvous.processes)) {
-  if (rendezvous.process == 0) {
+      ends_(static_cast<std::size_t>(rendezvous.processes)) {
+  if (rendezvous_.leads()) {
     end_ = std::make_unique<Coordinator>(io_, rendezvous_, settings_, static_cast<StarEvents&>(*this));
   } else {
     end_ = std::make_unique<Member>(io_, rendezvous_, settings_, static_cast<StarEvents&>(*this));
@@ -83,8 +82,12 @@ void StarControlPlane::schedule_tick() {
   });
 }
 
-void StarControlPlane::joined(std::vector<ProcessInfo> all) {
+void StarControlPlane::joined(std::vector<ProcessInfo> all, int own) {
   all_ = std::move(all);
+  rendezvous_.process = own;
+  rendezvous_.processes = static_cast<int>(all_.size());
+  board_.emplace(processes(), settings_.patience);
+  ends_ = std::vector<std::atomic<ProcessEnd>>(all_.size());
   begun_.set_value();
 }
 
@@ -140,12 +143,12 @@ std::vector<Bytes> StarControlPlane::exchange(const std::string& key, Bytes mine
   assert(!on_io_thread());
   if (key.size() > 1024 || mine.size() > max_message_bytes)
     throw Error(ErrorKind::internal, "the value exchanged at '" + key.substr(0, 100) + "' is too long for the control plane");
-  const std::uint32_t number = board_.begin();
+  const std::uint32_t number = board_->begin();
   ExchangePart part{number, key, std::move(mine)};
   Frame frame{.kind = FrameKind::exchange, .from = static_cast<std::uint16_t>(process()), .payload = to_bytes(part)};
-  board_.put(process(), std::move(part));
+  board_->put(process(), std::move(part));
   asio::post(io_, [this, frame = std::move(frame)]() mutable { end_->send(std::move(frame)); });
-  return board_.wait(number, key, all_);
+  return board_->wait(number, key, all_);
 }
 
 void StarControlPlane::leave() {
@@ -159,10 +162,10 @@ void StarControlPlane::leave() {
 }
 
 void StarControlPlane::received(Frame&& frame) {
-  if (gone_[frame.from] || leaving_) return;
+  if (is_gone(frame.from) || leaving_) return;
   try {
     if (frame.kind == FrameKind::message) return put(frame.channel, {frame.from, std::move(frame.payload)});
-    board_.put(frame.from, read_exchange_part(frame.payload));
+    board_->put(frame.from, read_exchange_part(frame.payload));
   } catch (const Error& error) {
     distrust(frame.from, error.what());
   }
@@ -195,17 +198,16 @@ void StarControlPlane::distrust(int process, const std::string& why) {
 }
 
 void StarControlPlane::lost(int process, const std::string& why) {
-  const auto place = static_cast<std::size_t>(process);
-  if (leaving_ || gone_[place]) return;
-  gone_[place] = true;
-  board_.gone(process, true, why);
+  if (leaving_ || is_gone(process)) return;
+  ends_[static_cast<std::size_t>(process)] = ProcessEnd::lost;
+  board_->gone(process, true, why);
   losses_.put({process, why});
   losses_.drain();
 }
 
 void StarControlPlane::left(int process) {
-  gone_[static_cast<std::size_t>(process)] = true;
-  board_.gone(process, false, "it ended");
+  ends_[static_cast<std::size_t>(process)] = ProcessEnd::left;
+  board_->gone(process, false, "it ended");
 }
 
 std::unique_ptr<ControlPlane> join_processes(const Rendezvous& rendezvous, const Settings& settings) {

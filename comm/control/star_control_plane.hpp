@@ -5,6 +5,7 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,8 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   int process() const override { return rendezvous_.process; }
   int processes() const override { return rendezvous_.processes; }
   const ProcessInfo& info(int process) const override { return all_.at(static_cast<std::size_t>(process)); }
-  bool is_gone(int process) const override { return gone_.at(static_cast<std::size_t>(process)); }
+  bool is_gone(int process) const override { return end_of(process) != ProcessEnd::none; }
+  bool is_lost(int process) const override { return end_of(process) == ProcessEnd::lost; }
   void on_message(Channel channel, OnMessage handler) override;
   void on_lost(OnLost handler) override;
   void send(int process, Channel channel, Bytes message) override;
@@ -46,11 +48,15 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
     std::size_t kept_bytes = 0;
   };
 
-  void joined(std::vector<ProcessInfo> all) override;
+  enum class ProcessEnd : std::uint8_t { none, left, lost };
+  ProcessEnd end_of(int process) const { return ends_.at(static_cast<std::size_t>(process)); }
+
+  void joined(std::vector<ProcessInfo> all, int own) override;
   void failed(std::exception_ptr why) override;
   void received(Frame&& frame) override;
   void lost(int process, const std::string& why) override;
   void left(int process) override;
+  void left_out() override { ends_[static_cast<std::size_t>(process())] = ProcessEnd::lost; }
 
   void run();
   void schedule_tick();
@@ -69,12 +75,12 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   asio::steady_timer ticks_;
   std::unique_ptr<StarEnd> end_;
   std::promise<void> begun_;
-  std::vector<ProcessInfo> all_;  // valid once begun_ has its value
-  ExchangeBoard board_;
-  std::array<Inbox, 3> inboxes_;  // by channel
+  std::vector<ProcessInfo> all_;        // valid once begun_ has its value
+  std::optional<ExchangeBoard> board_;  // once the run has begun
+  std::array<Inbox, 3> inboxes_;        // by channel
   Mailbox<Loss> losses_;
-  std::vector<std::atomic<bool>> gone_;  // by process; set on the I/O thread
-  bool leaving_ = false;                 // on the I/O thread
+  std::vector<std::atomic<ProcessEnd>> ends_;  // by process, once the run has begun; set on the I/O thread
+  bool leaving_ = false;                       // on the I/O thread
   std::atomic<bool> left_{false};
   std::thread thread_;
 };

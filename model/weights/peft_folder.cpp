@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -162,7 +163,9 @@ std::vector<std::size_t> trained_tensors(const ModelConfig& config) {
 void save_peft_folder(const ModelConfig& config, const fs::path& folder, const std::string& base,
                       const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
   const auto all = logical_tensors(config);
-  const std::vector<std::size_t> trained = trained_tensors(config);
+  std::vector<std::size_t> trained = trained_tensors(config);
+  // The order of PEFT's own files, so that equal adapters are equal files.
+  std::ranges::sort(trained, {}, [&](std::size_t i) { return peft_name(all[i].name); });
   std::vector<NamedShape> tensors;
   for (const std::size_t i : trained) tensors.push_back({peft_name(all[i].name), all[i].shape});
   save_model_folder(folder, options.companions, [&](const fs::path& path) {

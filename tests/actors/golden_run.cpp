@@ -159,11 +159,17 @@ TrainJob with_plan(TrainJob job) {
 }
 
 RunRecord run(TrainJob job, std::int64_t steps) {
+  return run(std::move(job), steps, [](Trainer& trainer) { return trainer.step(); });
+}
+
+RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(Trainer&)>& run_step) {
   const ModelConfig config = job.config;
+  const bool leads = !job.processes || job.processes->control->process() == 0;
   Trainer trainer(std::move(job));
   RunRecord record;
-  for (std::int64_t step = 0; step < steps; ++step) {
-    const StepReport report = trainer.step();
+  if (!leads) REQUIRE(trainer.follow());
+  for (std::int64_t step = trainer.steps_done(); step < steps; ++step) {
+    const StepReport report = run_step(trainer);
     record.loss.push_back(report.loss);
     record.grad_norm.push_back(report.grad_norm);
     if (report.aux_loss) record.aux_loss.push_back(*report.aux_loss);

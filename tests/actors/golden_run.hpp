@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,6 +55,9 @@ TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64
 TrainJob with_plan(TrainJob job);
 
 RunRecord run(TrainJob job, std::int64_t steps);
+// Does the same with this function in place of Trainer::step(). A process other than process 0 follows until it has become
+// process 0, and records the steps after that.
+RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(Trainer&)>& step);
 // Returns the error with which a Trainer refuses the job, "slices 9: why", and checks that it is an input error; "none"
 // if it is accepted.
 std::string refusal(const TrainJob& job);

@@ -14,6 +14,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
+#include "comm/successive_planes.hpp"
 #include "core/mesh.hpp"
 #include "wait_until.hpp"
 
@@ -22,11 +23,11 @@ namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
                      int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
                      layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
-                     layout.ep, tiny.dropout, int{tiny.isolated}, tiny.golden);
+                     layout.ep, tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.spares, tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -36,7 +37,7 @@ TinyRun from_words(const std::string& words) {
   in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
       tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.layout.ep >>
-      tiny.dropout >> tiny.isolated >> tiny.golden;
+      tiny.dropout >> tiny.isolated >> tiny.elastic >> tiny.spares >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);
@@ -54,6 +55,12 @@ TrainJob joined_job(int process, int processes, std::uint16_t port, const TinyRu
   TrainJob job = job_of(tiny);
   job.processes = std::make_shared<RunProcesses>();
   job.processes->control = join_processes(rendezvous);
+  if (tiny.elastic)
+    job.processes->planes =
+        std::make_shared<control::SuccessivePlanes>(rendezvous, control::Settings{}, job.processes->control);
+  if (tiny.spares > 0)
+    for (const RankLocation& place : deal_ranks(Mesh(job.mesh_shape()).size(), processes - tiny.spares))
+      job.processes->process_of.push_back(place.process);
   if (const char* fault = std::getenv("TEST_FAULT")) job.fault = parse_fault(fault);
   if (std::getenv("TEST_ON_GPU") != nullptr) use_own_gpu(job, std::getenv("TEST_ON_GPU"));
   return job;
@@ -76,20 +83,28 @@ TEST_CASE("a process of another one's run", "[.follower]") {
   const TinyRun tiny = from_words(std::getenv("TEST_RUN"));
   TrainJob job = joined_job(std::atoi(process), std::atoi(std::getenv("TEST_PROCESSES")),
                             static_cast<std::uint16_t>(std::atoi(std::getenv("TEST_PORT"))), tiny);
-  const auto control = job.processes->control;
+  const auto processes = job.processes;  // whose control plane changes in an elastic run
   std::string cause;
   try {
-    Trainer(std::move(job)).follow();
+    Trainer trainer(std::move(job));
+    const char* steps = std::getenv("TEST_STEPS");
+    const bool leads = std::string_view(process) == "0" || trainer.follow();
+    while (leads && steps != nullptr && trainer.steps_done() < std::atoi(steps)) trainer.step();
   } catch (const std::exception& error) {
     cause = error.what();
   }
-  control->leave();
+  processes->control->leave();
   std::ofstream(std::getenv("TEST_LOG")) << (cause.empty() ? "done" : cause);
 }
 
-Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables)
-    : processes_(processes), tiny_(tiny), port_(HeldPort(0).port()) {
-  for (int process = 1; process < processes; ++process) {
+Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables, int own)
+    : processes_(processes), own_(own), tiny_(tiny), port_(HeldPort(0).port()) {
+  for (int process = 0; process < processes; ++process) {
+    if (process == own) {
+      children_.push_back(0);
+      logs_.emplace_back();
+      continue;
+    }
     logs_.push_back(fmt::format("/tmp/pipetrain-test-{}-{}.log", ::getpid(), process));
     std::vector<std::string> own = variables;
     own.push_back(fmt::format("TEST_PROCESS={}", process));
@@ -121,12 +136,19 @@ Followers::~Followers() {
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
   }
-  for (const auto& log : logs_) ::unlink(log.c_str());
+  for (const auto& log : logs_)
+    if (!log.empty()) ::unlink(log.c_str());
 }
 
-TrainJob Followers::job() { return joined_job(0, processes_, port_, tiny_); }
+TrainJob Followers::job() { return joined_job(own_, processes_, port_, tiny_); }
 
-void Followers::signal(int process, int signal) { ::kill(children_[static_cast<std::size_t>(process - 1)], signal); }
+void Followers::signal(int process, int signal) { ::kill(children_[static_cast<std::size_t>(process)], signal); }
+
+bool Followers::has_ended(int process) const {
+  siginfo_t end{};
+  const auto child = static_cast<id_t>(children_[static_cast<std::size_t>(process)]);
+  return ::waitid(P_PID, child, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;
+}
 
 std::vector<std::string> Followers::wait() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -135,6 +157,7 @@ std::vector<std::string> Followers::wait() {
   };
   std::vector<std::string> ends;
   for (std::size_t i = 0; i < children_.size(); ++i) {
+    if (static_cast<int>(i) == own_) continue;
     int status = 0;
     if (!wait_until([&] { return ::waitpid(children_[i], &status, WNOHANG) != 0; }, left())) {
       ends.push_back("still runs");

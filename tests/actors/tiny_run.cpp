@@ -108,6 +108,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 1e-2;
   job.stall = stall;
+  if (tiny.elastic) job.elastic = Elastic::takeover;
   return job;
 }
 

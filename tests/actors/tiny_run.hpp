@@ -18,6 +18,8 @@ struct TinyRun {
   bool from_file = false;  // the plan goes through its text form
   int precision = 0;       // 0: fp32, 1: bf16, 2: fp16 with a loss scale
   std::string golden;      // uses this golden model with its own data, and only the layout of this struct
+  bool elastic = false;    // processes that are left take over from lost ones
+  int spares = 0;          // processes without ranks, the last ones; of elastic runs over real processes
   Layout layout;
 };
 

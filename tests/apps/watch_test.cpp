@@ -70,6 +70,18 @@ TEST_CASE("watch fits every window, and shows which stage waits") {
   CHECK_THAT(joined(watch_lines(steps, {100, 24, Glyphs::ascii, false, 90})), Contains("\nno new step for 1:30"));
 }
 
+TEST_CASE("watch shows since when a run is in another membership") {
+  std::vector<StepMetrics> steps;
+  for (int number = 1; number <= 9; ++number) {
+    steps.push_back(step(number, 1));
+    steps.back().membership = number < 6 ? 1 : 2;
+    steps.back().takeovers = number < 6 ? 0 : 1;
+  }
+  CHECK_THAT(joined(watch_lines(steps, {80, 24, Glyphs::ascii, false, 0})), Contains("membership 2 since step 6"));
+  steps.resize(5);
+  CHECK_THAT(joined(watch_lines(steps, {80, 24, Glyphs::ascii, false, 0})), !Contains("membership"));
+}
+
 TEST_CASE("watch shows a file once, or a folder's only one, and refuses what it cannot") {
   const TempFolder folder;
   const std::string file = folder.write("run/m.jsonl", metrics_lines(1, 40)).string(),

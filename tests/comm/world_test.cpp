@@ -98,8 +98,12 @@ TEST_CASE("without a transport ranks of different processes are refused by name"
   CHECK(world.group({2, 3}).empty());  // another process makes it
   CHECK_THROWS_WITH(world.link(1, 2), Catch::Contains("rank 1 runs in process 0 and rank 2 in process 1"));
   CHECK_THROWS_WITH(world.group({0, 2}), Catch::Contains("rank 2 in process 1"));
-  CHECK_THROWS_WITH(World(two_processes(), 2, [](int rank) { return make_cpu_device(rank, 1); }),
-                    Catch::Contains("process 2 has no rank"));
+}
+
+TEST_CASE("a spare process has no ranks and is in no group", "[world]") {
+  World world(two_processes(), 2, [](int rank) { return make_cpu_device(rank, 1); });
+  CHECK(world.ranks().empty());
+  CHECK(world.group({0, 2}).empty());
 }
 
 }  // namespace pipetrain::test

@@ -61,7 +61,7 @@ def main():
             settings = dict(json.load(file), **json.loads(json.dumps(changes)))  # the library changes what it gets
         config = transformers.AutoConfig.for_model(**settings)
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=torch.float64, attn_implementation="eager"
+            folder, config=config, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
         )
         answers = []
         for index, length in enumerate(lengths):

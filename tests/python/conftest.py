@@ -2,6 +2,8 @@
 import os
 import zlib
 
+import pytest
+
 
 def pytest_addoption(parser):
     choices = ["all", "none", *"0123456789"]
@@ -22,3 +24,14 @@ def pytest_collection_modifyitems(config, items):
     if path := os.environ.get("TEST_LEFT_OUT_FILE"):  # for ./dev test, which adds the number to its own
         with open(path, "w") as file:
             file.write(str(len(left_out)))
+
+
+@pytest.fixture
+def one_thread():
+    """Sums of PyTorch in one order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

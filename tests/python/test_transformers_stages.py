@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 torch = pytest.importorskip("torch")
 
-from transformers_models import SIZES, Rows, arguments, llama, logged, pad  # noqa: E402
+from transformers_models import SIZES, TOLERANCES, Rows, arguments, llama, logged, pad  # noqa: E402
 
 if not hasattr(pipetrain._engine, "Training"):
     pytest.skip("the module was built without training", allow_module_level=True)
@@ -21,12 +21,7 @@ from pipetrain.transformers.pieces import check_pieces, cut_model  # noqa: E402
 from pipetrain.transformers.stages import StagesRun  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def stable_lm():
@@ -58,7 +53,7 @@ def compare(tmp_path, make, rows, layout, **changes):
     ours = Trainer(make(), arguments(tmp_path / "ours", **changes), **rows, layout=layout)
     ours.train()
     for name in ("loss", "grad_norm"):
-        numpy.testing.assert_allclose(logged(ours, name), logged(theirs, name), rtol=1e-4, atol=1e-5, err_msg=name)
+        numpy.testing.assert_allclose(logged(ours, name), logged(theirs, name), rtol=1e-4, atol=TOLERANCES[name], err_msg=name)
     for mine, other in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
         numpy.testing.assert_allclose(mine.detach(), other.detach(), rtol=0, atol=5e-5)
     return ours

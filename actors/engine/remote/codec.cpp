@@ -24,8 +24,10 @@ void put(WireWriter& out, const StepInfo& step) {
   out.number(step.learning_rate);
   out.number(step.loss_scale);
   out.flag(step.kind == schedules::StepKind::evaluation);
-  out.flag(step.content != nullptr);
-  if (step.content) out.bytes(*step.content);
+  for (const auto& bytes : {step.content, step.progress}) {
+    out.flag(bytes != nullptr);
+    if (bytes) out.bytes(*bytes);
+  }
 }
 void get(const Source& from, StepInfo& step) {
   step.step = from.count();
@@ -34,9 +36,11 @@ void get(const Source& from, StepInfo& step) {
   step.learning_rate = from.finite();
   step.loss_scale = from.finite();
   if (from.in.flag()) step.kind = schedules::StepKind::evaluation;
-  if (!from.in.flag()) return;
-  const auto content = from.in.bytes();
-  step.content = std::make_shared<const Bytes>(content.begin(), content.end());
+  for (auto* bytes : {&step.content, &step.progress}) {
+    if (!from.in.flag()) continue;
+    const auto read = from.in.bytes();
+    *bytes = std::make_shared<const Bytes>(read.begin(), read.end());
+  }
 }
 
 void put(WireWriter& out, const BeginStep& message) {

@@ -141,12 +141,12 @@ inline void get(const Source& from, DeviceAction& one) {
 
 inline void put(WireWriter& out, const MemoryUse& use) {
   for (const std::size_t bytes : {use.parameters, use.gradients, use.optimizer, use.activations, use.queues, use.workspace,
-                                  use.host, use.disk, use.snapshot})
+                                  use.host, use.disk, use.snapshot, use.copies})
     out.number(static_cast<std::uint64_t>(bytes));
 }
 inline void get(const Source& from, MemoryUse& use) {
   for (std::size_t* bytes : {&use.parameters, &use.gradients, &use.optimizer, &use.activations, &use.queues, &use.workspace,
-                             &use.host, &use.disk, &use.snapshot})
+                             &use.host, &use.disk, &use.snapshot, &use.copies})
     *bytes = static_cast<std::size_t>(from.in.number<std::uint64_t>());
 }
 

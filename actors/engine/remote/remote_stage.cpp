@@ -67,7 +67,10 @@ caf::behavior RemoteFeedersActor::make_behavior() {
       [this](BeginStep& message) {
         channel_->send(process_, {{}, message});
       },
-      [](Abort&) {},  // the process gets it once, with all its stages'
+      // A process without stages gets it in no other way.
+      [this](Abort& message) {
+        channel_->send(process_, {{}, message});
+      },
   };
 }
 

@@ -127,6 +127,7 @@ void RemoteSupervisorActor::abort(const Failure& cause) {
   for (auto& stage : stages_) send(stage.actor, Abort{cause});
   for (auto& feeder : feeders_) send(feeder, Abort{cause});
   delayed_send(this, setup_.grace, GraceOver{});
+  if (still_running_ == 0) end_when_explained();  // a process without stages
 }
 
 void RemoteSupervisorActor::actor_down(const caf::down_msg& message) {

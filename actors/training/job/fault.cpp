@@ -12,7 +12,8 @@ namespace pipetrain {
 namespace {
 
 const std::map<std::string_view, FaultKind> fault_kinds = {
-    {"throw", FaultKind::raise},       {"exit", FaultKind::exit}, {"hang", FaultKind::hang}, {"nan", FaultKind::nan},
+    {"throw", FaultKind::raise},       {"exit", FaultKind::exit}, {"exit-in-update", FaultKind::exit_in_update},
+    {"stop", FaultKind::stop},         {"hang", FaultKind::hang}, {"nan", FaultKind::nan},
     {"oom", FaultKind::out_of_memory}, {"skip", FaultKind::skip}, {"slow", FaultKind::slow}};
 
 template <class Number>
@@ -39,7 +40,7 @@ Fault parse_fault(const std::string& text) {
   throw Error(
       ErrorKind::input,
       fmt::format(
-          "PIPETRAIN_FAULT={}: write rank:step:kind with kind throw, exit, hang, nan, oom, skip or slow, as in 0:3:throw",
+          "PIPETRAIN_FAULT={}: write rank:step:kind with kind throw, exit, exit-in-update, stop, hang, nan, oom, skip or slow, as in 0:3:throw",
           text));
 }
 

@@ -156,6 +156,8 @@ struct FeatureTable {
        }},
       {post_validation, "{post-validation}", "post-validation",
        [](const Run& run) { return asked_if(run.job.post_validation, "on"); }},
+      {elastic, "{elastic takeover}", "elastic",
+       [](const Run& run) { return asked_if(run.job.elastic == Elastic::takeover, "takeover"); }},
       {record, "{record}", "record", [](const Run& run) { return asked_if(run.job.recorder != nullptr); }},
       {profile, "{profile}"},
       {jitter, "{jitter} of simulate"},

@@ -56,6 +56,7 @@ enum class Feature {
   offload_activations,
   whole_matrices,
   post_validation,
+  elastic,
   record,
   profile,
   jitter,

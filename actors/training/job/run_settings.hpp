@@ -140,6 +140,12 @@ struct SavingSettings {
   std::optional<std::filesystem::path> verified;
 };
 
+// How the processes of a run go on when some of them are lost.
+enum class Elastic {
+  off,       // all end
+  takeover,  // those that are left take over the lost ranks and repeat the step
+};
+
 // The settings that a TrainJob takes over unchanged.
 struct JobSettings {
   PreferenceSettings preference;
@@ -159,6 +165,8 @@ struct JobSettings {
   LossScaleSettings loss_scale;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
   std::optional<Fault> fault;
+  Elastic elastic = Elastic::off;
+  int spares = 0;  // the last processes of the run, which have no ranks until they take over those of a lost one
 
   // The replicas of batch.dp that divide the experts are an axis of their own. ep divides dp.
   MeshShape mesh_shape() const {

@@ -382,6 +382,12 @@ Rows failure_rows() {
       {"stall-timeout", "SECONDS",
        "a step fails if no action completes for this long, or the others wait for one process for this long; 0: never",
        integer<&Run::stall>(0, 1'000'000)},
+      {"elastic", "",
+       "when processes of the run are lost: all end, or those that are left take over their ranks and repeat the step, with the same bits",
+       choice<&Run::elastic>({"off", "takeover"}), compared},
+      {"spares", "N",
+       "with elastic takeover: the last N processes have no ranks, and take over those of lost processes before others do",
+       integer<&Run::spares>(0, 4095), compared},
   };
 }
 

@@ -51,6 +51,7 @@ struct TrainJob : JobSettings {
   std::vector<std::filesystem::path> companions;      // copied into saved models: companion_files.hpp
   std::shared_ptr<const MultimodalParts> multimodal;  // to which saved models are added; may be null
   bool saves = false;                                 // it saves checkpoints, whose memory is allocated before the first step
+  bool keeps_copies = false;                          // copies each rank's state after each step, so that a run can go back
 
   std::filesystem::path checkpoint;  // the one that it continues from; empty: none
   std::int64_t steps_done = 0;       // steps of the run that this one continues
@@ -62,6 +63,9 @@ struct TrainJob : JobSettings {
 
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
+
+// True when ranks that have the same weights divide their states.
+inline bool divides_states(const TrainJob& job) { return job.zero.divides_states() && weight_copies(job.mesh_shape()) > 1; }
 
 // Returns the number of equal chunks that each sequence is cut into: see ContextPart.
 inline std::int64_t sequence_chunks(const TrainJob& job) {

@@ -29,7 +29,8 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
                      .previews = setup.post_validation},
           .prefetch = setup.zero.prefetch,
           .optimizer = setup.optimizer,
-          .saves = setup.saves};
+          .saves = setup.saves,
+          .kept_copies = setup.kept_copies};
 }
 
 FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout& layout) {
@@ -147,6 +148,23 @@ std::vector<HeldState> GroupStorages::saved() const {
     if (group.group == ParameterGroup::frozen) add(frozen_->saved(), group);
   }
   return saved;
+}
+
+std::vector<HeldState> GroupStorages::held() const {
+  std::vector<HeldState> held;
+  for (const auto& group : trained_) {
+    for (HeldState& piece : group->storage.held()) {
+      piece.parameter = group->of.parameters[piece.parameter];
+      held.push_back(std::move(piece));
+    }
+  }
+  return held;
+}
+
+void GroupStorages::restore(const InitialState& state, const float* values) {
+  if (frozen_) frozen_->load(*state.weights);
+  if (quantised_) quantised_->load(*state.weights);
+  for (const auto& group : trained_) values = group->storage.restore(values);
 }
 
 Tensor GroupStorages::settled() { return trained_.empty() ? frozen_->arena() : trained_.front()->storage.settled(); }

@@ -42,6 +42,10 @@ class GroupStorages {
   void read(const StatePart& part, float* out);
   void check_holds(const StatePart& part) const { static_cast<void>(holder(part)); }
   std::vector<HeldState> saved() const;
+  // Returns all parts of the trained groups that this rank holds.
+  std::vector<HeldState> held() const;
+  // Loads frozen weights from `state`, and the values of held(), in its order, from host memory.
+  void restore(const InitialState& state, const float* values);
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:

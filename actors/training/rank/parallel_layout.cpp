@@ -4,6 +4,7 @@
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/ranks/run_processes.hpp"
+#include "actors/training/copies/agreement.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_check.hpp"
 #include "actors/training/job/job_plan.hpp"
@@ -48,8 +49,10 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       parts_(parts_of(job, plan().placement)),
       world_(checked_world(job, plan(), parts_, channel, planned)),
       reach_(world_, planned),
-      cuts_(mesh()) {
+      cuts_(mesh()),
+      passes_copies_(job.keeps_copies && loses_states_with_process(planned_mesh(mesh(), planned), divides_states(job))) {
   make_groups(job.config.tied_embeddings);
+  if (passes_copies_ && channel) make_buddy_group();
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
@@ -79,6 +82,13 @@ void ParallelLayout::make_groups(bool tied) {
     for (const auto place : places) members.push_back(pipeline[static_cast<std::size_t>(place.stage)]);
     connect(members, &RankGroups::tied);
   }
+}
+
+void ParallelLayout::make_buddy_group() {
+  std::vector<int> members;
+  for (const int process : holders_of(mesh())) members.push_back(mesh().ranks_of(process).front());
+  auto handles = world_.group(members, GroupUse::overlaps_compute);
+  if (!handles.empty()) buddies_ = std::move(handles.begin()->second);
 }
 
 std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {
@@ -131,6 +141,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   setup.saves = job.saves;
+  if (job.keeps_copies) setup.kept_copies = passes_copies_ ? copies_with_buddy : copies_alone;
   return setup;
 }
 

@@ -59,6 +59,11 @@ Lane RankCompute::make_lane(schedules::InputKind kind, int chunk) {
   return lanes_.make(lane_tensor(setup_, kind, chunk, model_->hidden_shape()));
 }
 
+void RankCompute::keep_copy(const StepInfo& step) {
+  if (setup_.records) setup_.records->put(step.step - 1, step.progress);
+  state_.keep_copy(step.step - 1);
+}
+
 void RankCompute::begin_step(const StepInfo& step) {
   clock_.begin_step(stream_);
   if (std::exchange(begun_early_, false)) {
@@ -71,6 +76,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   if (pass.frees_reference) state_.free_reference();
   model_->read_weights(pass.by_reference ? state_.reference() : state_.parameters());
   if (!pass.by_reference) state_.begin_step(step.kind);
+  if (!step.evaluates()) keep_copy(step);
   preferences_.begin(pass);
   reports_.begin_step(stream_, step);
   model_->begin_step();
@@ -113,6 +119,7 @@ void RankCompute::run(const Launch& launch) {
     run_compute(launch, output.target);
   } else {
     end_.run(launch.action, step_);
+    if (launch.action.kind == schedules::ActionKind::optimizer) fault_.after_update(step_);
   }
   clock_.end(stream_);
   lanes_.pass_on(launch, output);
@@ -180,6 +187,7 @@ GradientListener RankCompute::listener_of(const Action& action) {
 void RankCompute::fail(std::exception_ptr cause) {
   streams().fail(cause);
   setup_.groups.abort(cause);
+  if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->abort(cause);
 }
 
 }  // namespace pipetrain

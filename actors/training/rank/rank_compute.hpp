@@ -58,6 +58,7 @@ class RankCompute : public ComputeRank {
     return static_cast<float>(step_.loss_scale / static_cast<double>(setup_.batch.global_batch()));
   }
   void open_step(const StepInfo& step);
+  void keep_copy(const StepInfo& step);  // of the state that this training step begins with
   // Waits for the inputs and returns where the output goes.
   RankLanes::Output begin_launch(const Launch& launch);
   // second: use the operations that a braid's forward has for itself.

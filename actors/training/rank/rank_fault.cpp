@@ -1,6 +1,7 @@
 #include "actors/training/rank/rank_fault.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -34,6 +35,12 @@ void RankFault::provoke(const Fault& fault, const std::function<void()>& spoil) 
     case FaultKind::exit:
       print_fault(fault, setup_.id, "ends the process");
       std::_Exit(1);
+    case FaultKind::exit_in_update:  // after_update() ends it
+      break;
+    case FaultKind::stop:
+      print_fault(fault, setup_.id, "stops the process");
+      std::raise(SIGSTOP);
+      break;
     case FaultKind::out_of_memory:
       try {
         setup_.device->allocate(std::size_t{1} << 60, "the fault of PIPETRAIN_FAULT");
@@ -57,6 +64,14 @@ void RankFault::provoke(const Fault& fault, const std::function<void()>& spoil) 
       });
       break;
   }
+}
+
+void RankFault::after_update(const StepInfo& step) const {
+  if (!setup_.fault || setup_.fault->kind != FaultKind::exit_in_update || step.step != setup_.fault->step) return;
+  compute_.host_callback([&setup = setup_] {
+    print_fault(*setup.fault, setup.id, "ends the process after its update");
+    std::_Exit(1);
+  });
 }
 
 void RankFault::delay(const StepInfo& step) {

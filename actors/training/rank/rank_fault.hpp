@@ -16,6 +16,8 @@ class RankFault {
 
   // Provokes the fault if it is of this step, which has begun. `spoil` makes a weight NaN. Throws if the fault is an exception.
   void begin_step(const StepInfo& step, const std::function<void()>& spoil);
+  // Ends the process if the fault is of this step's update, which has been enqueued.
+  void after_update(const StepInfo& step) const;
   // Makes the stream take longer for an action of this step if the fault is a slow rank.
   void delay(const StepInfo& step);
 

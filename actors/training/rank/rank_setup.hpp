@@ -8,6 +8,9 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/ranks/rank_lanes.hpp"
+#include "actors/training/copies/buddy_ring.hpp"
+#include "actors/training/copies/state_copies.hpp"
+#include "actors/training/copies/step_records.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/process_group.hpp"
@@ -58,8 +61,14 @@ struct RankSetup : MeshRank, JobSettings {
   // The actions of its stage in every step, in order; empty where the order is not known in advance.
   std::vector<schedules::Action> actions;
   schedules::StageNeeds needs;
-  WrapOps wrap_ops;    // may be null
-  bool saves = false;  // keeps host memory for a snapshot of its states
+  WrapOps wrap_ops;                      // may be null
+  bool saves = false;                    // keeps host memory for a snapshot of its states
+  std::shared_ptr<StateCopies> copies;   // receives a copy of its state after each step; null: none is kept
+  std::shared_ptr<StepRecords> records;  // receives the record that a training step brings; not null where copies are kept
+  ContinuedState continued;              // the copy that it continues from
+  int kept_copies = 0;                   // copies of its state for which the host needs memory, with those at a buddy
+  // Opened by the membership once all ranks are built; passes the copies on. Empty: copies stay in this process.
+  std::shared_ptr<BuddyPlace> buddies;
 };
 
 // Returns what a rank will allocate, without allocating it. A GPU's libraries know their share only when they have

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/error.hpp"
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {
@@ -27,6 +28,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
     : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, ops) {
   if (has_reference(setup)) reference_ = std::make_unique<FrozenWeights>(reference_setup(setup, layout), ops.stream());
   if (setup.saves) snapshot();
+  if (setup.copies) copier_.emplace(*setup.device, storages_.held());
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
@@ -39,6 +41,36 @@ void RankState::load(const InitialState& state) {
   storages_.load(state);
   if (reference_) reference_->load(*state.reference);
   applied_steps_ = state.applied_steps;
+}
+
+void RankState::load_or_continue(const InitialState& state) {
+  if (setup_.continued.copies == nullptr) return load(state);
+  const StateCopy* const copy = setup_.continued.copies->of(setup_.continued.step);
+  if (copy == nullptr || copy->values.size() != count_elements(storages_.held()))
+    throw Error(ErrorKind::internal,
+                to_string(setup_.id) + ": there is no copy of its state after step " + std::to_string(setup_.continued.step));
+  storages_.restore(state, copy->values.data());
+  if (reference_) reference_->load(*state.reference);
+  applied_steps_ = copy->applied_steps;
+}
+
+void RankState::keep_copy(std::int64_t step) {
+  if (!copier_) return;
+  copied_step_ = step;
+  const auto pass_on = [ring = setup_.buddies ? setup_.buddies->ring.get() : nullptr, rank = setup_.rank, step] {
+    if (ring != nullptr) ring->copied(rank, step);
+  };
+  StateCopy* const copy = setup_.copies->begin(step, applied_steps_, copy_elements());
+  if (copy == nullptr) return pass_on();
+  copier_->copy(copy->values.data());
+  copier_->when_copied([copies = setup_.copies, copy, pass_on] {
+    copy->whole = true;
+    pass_on();
+  });
+}
+
+void RankState::wait_for_buddies() const {
+  if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->wait(copied_step_);
 }
 
 StateSnapshot& RankState::snapshot() {
@@ -139,6 +171,7 @@ void RankState::restore() {
 void RankState::step(float lr, float grad_scale) {
   ++applied_steps_;
   if (snapshot_) snapshot_->protect(ops_.stream());
+  if (copier_) copier_->protect(ops_.stream());
   for (const auto& group : storages_.trained()) group->storage.step({lr, applied_steps_, grad_scale});
 }
 

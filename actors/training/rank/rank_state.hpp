@@ -37,6 +37,16 @@ class RankState {
   // Loads every state that `state` names from the host. Waits for the device. Throws Error(input) for a state that this
   // rank's optimizer lacks, and what the sources throw.
   void load(const InitialState& state);
+  // Continues from the setup's copy, if it has one, in place of loading: frozen weights still come from `state`. Throws
+  // Error(internal) for a copy that is not whole or of another rank.
+  void load_or_continue(const InitialState& state);
+  // Where the setup keeps copies: copies the state after this training step, unless that has been done. Later steps wait
+  // until it has been copied.
+  void keep_copy(std::int64_t step);
+  // Returns the elements of such a copy.
+  std::size_t copy_elements() const { return copier_ ? count_elements(copier_->source()) : 0; }
+  // Waits on the host until the last copy is where its loss with this process loses nothing. Throws where that failed.
+  void wait_for_buddies() const;
   // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen
   // weights). Only between steps; waits for the device. Throws Error(internal) for a part that it does not hold.
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
@@ -88,6 +98,8 @@ class RankState {
   GroupStorages storages_;
   std::unique_ptr<FrozenWeights> reference_;  // null: none
   std::optional<StateSnapshot> snapshot_;
+  std::optional<StateCopier> copier_;  // where the setup keeps copies
+  std::int64_t copied_step_ = -1;      // the last one
   std::int64_t applied_steps_ = 0;
 };
 

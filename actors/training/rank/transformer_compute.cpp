@@ -16,7 +16,7 @@ std::vector<RankedCompute::RankMaker> rank_makers(std::vector<RankSetup>& setups
   for (RankSetup& setup : setups) {
     makers.push_back({setup.id, [&setup, &state] {
                         auto rank = std::make_unique<RankCompute>(std::move(setup));
-                        rank->state().load(state);
+                        rank->state().load_or_continue(state);
                         return rank;
                       }});
   }
@@ -27,6 +27,12 @@ std::vector<RankedCompute::RankMaker> rank_makers(std::vector<RankSetup>& setups
 
 TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const InitialState& state)
     : RankedCompute(rank_makers(setups, state)) {}
+
+std::vector<std::size_t> TransformerCompute::copy_elements() const {
+  std::vector<std::size_t> elements;
+  for (std::size_t index = 0; index < ranks(); ++index) elements.push_back(rank(index).state().copy_elements());
+  return elements;
+}
 
 void TransformerCompute::verdict(const Verdict& verdict) {
   on_all_workers([verdict](ComputeRank& rank) { static_cast<RankCompute&>(rank).set_verdict(verdict); });

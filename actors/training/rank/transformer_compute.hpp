@@ -22,6 +22,9 @@ class TransformerCompute : public RankedCompute {
   // The transformer reads activations and targets until the input gradient, received gradients until the weight gradients.
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
 
+  // Returns the elements of a copy of each rank's state, by rank of this part.
+  std::vector<std::size_t> copy_elements() const;
+
   void verdict(const Verdict& verdict) override;
 
   // Sets the times at which a step's actions ran on the first rank's device. completed() cannot pass them: events of a

@@ -78,6 +78,7 @@ void RunReport::add(const EvaluationMetrics& metrics) { add_to(evaluation_curves
 
 void RunReport::add(const StepMetrics& metrics, const StepReport& report) {
   add_to(curves_, metrics);
+  for (const Takeover& takeover : report.takeovers) begin_.settings.emplace_back("takeover", to_string(takeover));
   profile_.add(report);
   const bool warms_up = !newest_;
   newest_metrics_ = metrics;

@@ -51,6 +51,8 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.applied_steps = report.applied_steps;
   metrics.loss_scale = report.loss_scale;
   metrics.trainable_parameters = model.trainable_parameters;
+  metrics.membership = report.membership;
+  metrics.takeovers = report.membership - 1;
   metrics.aux_loss = report.aux_loss;
   metrics.z_loss = report.z_loss;
   if (!report.routed.empty()) {

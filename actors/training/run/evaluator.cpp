@@ -9,8 +9,13 @@
 
 namespace pipetrain {
 
-Evaluator::Evaluator(const TrainJob& job, const StepResults& results)
-    : samples_(std::make_shared<StepSamples>(StepSamples::once_in_order(job.evaluation, job.batch, sequence_chunks(job)))),
+std::shared_ptr<const StepSamples> evaluation_samples(const TrainJob& job) {
+  if (!job.evaluation) return nullptr;
+  return std::make_shared<StepSamples>(StepSamples::once_in_order(job.evaluation, job.batch, sequence_chunks(job)));
+}
+
+Evaluator::Evaluator(const TrainJob& job, std::shared_ptr<const StepSamples> samples, const StepResults& results)
+    : samples_(std::move(samples)),
       results_(results),
       preference_(job.config.preference),
       classes_(job.config.classifies() ? job.config.outputs() : 0),

@@ -18,14 +18,16 @@ class Pipeline;
 class PreferencePasses;
 class StepResults;
 
+// Returns the samples that the job is evaluated on; null where it has no such data.
+std::shared_ptr<const StepSamples> evaluation_samples(const TrainJob& job);
+
 // Evaluates a job on its evaluation data. Not thread-safe. Losses of microbatches are added in the order of samples, so
 // the sum does not depend on how many microbatches or replicas a step has.
 class Evaluator {
  public:
-  // The results must outlive this. The job must have evaluation data.
-  Evaluator(const TrainJob& job, const StepResults& results);
+  // The results must outlive this. samples: evaluation_samples(job), not null.
+  Evaluator(const TrainJob& job, std::shared_ptr<const StepSamples> samples, const StepResults& results);
 
-  const std::shared_ptr<const StepSamples>& samples() const { return samples_; }
   // Runs between two steps and changes neither weights nor the results of later steps. Returns no value when `stop`,
   // which is asked before every step, became true. content: of each step, see StepInfo. Throws RunFailed.
   std::optional<Evaluation> run(Pipeline& pipeline, const std::shared_ptr<const std::vector<std::byte>>& content,

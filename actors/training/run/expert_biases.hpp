@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "actors/training/run/routed_layer.hpp"
@@ -26,6 +27,8 @@ class ExpertBiases {
   std::shared_ptr<const std::vector<std::byte>> content() const;
   // By routed layer and expert; empty where no expert has a bias.
   const std::vector<std::vector<float>>& values() const { return values_; }
+  // Goes back to earlier values().
+  void restore(std::vector<std::vector<float>> values) { values_ = std::move(values); }
 
  private:
   float rate_;

@@ -74,6 +74,21 @@ std::string outside_line(const std::vector<DeviceMemory>& devices) {
   return line;
 }
 
+// Returns the line on the copies from which an elastic run continues; empty where none are kept.
+std::string copies_line(const JobEstimate& estimate) {
+  std::size_t copies = 0;
+  for (const DeviceMemory& device : estimate.devices) copies += device.use.copies;
+  if (copies == 0) return "";
+  std::string line = fmt::format("host memory for copies of states: {:.1f} MiB", mebibytes(copies));
+  if (estimate.passed_bytes > 0) {
+    constexpr double bytes_a_second = 10e9 / 8;
+    line += fmt::format(
+        "; a process passes {:.1f} MiB on to its buddy after each step, during the next one ({:.3f} s at 10 Gbit/s)",
+        mebibytes(estimate.passed_bytes), static_cast<double>(estimate.passed_bytes) / bytes_a_second);
+  }
+  return line + "\n";
+}
+
 // Memory is for the most rows that ranks may send one of them.
 std::string expert_lines(const TrainJob& job) {
   const Experts& experts = job.config.experts;
@@ -114,7 +129,8 @@ std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
                      described_settings(job), schedules::print_grid(estimate.plan, {})) +
          fmt::format("cut {} ({})\n", cut_text(cut_of(estimate.blocks)),
                      job.layout.cut.empty() ? "attention and MLP blocks of each virtual stage, by cost" : "as given") +
-         stage_lines(estimate) + expert_lines(job) + memory_table(estimate.devices, mesh_of(job).shape());
+         stage_lines(estimate) + expert_lines(job) + memory_table(estimate.devices, mesh_of(job).shape()) +
+         copies_line(estimate);
 }
 
 }  // namespace pipetrain

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "actors/training/copies/agreement.hpp"
+#include "actors/training/copies/state_copies.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "core/device.hpp"
 
@@ -25,9 +27,9 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
     MemoryNeed& need = needs[device.id().kind == DeviceKind::cpu ? the_host : to_string(device.id())];
     need.free = device.memory().free;
     need.bytes += rank.use.total();
-    if (rank.use.snapshot == 0) continue;
+    if (rank.use.snapshot + rank.use.copies == 0) continue;
     MemoryNeed& host = needs[the_host];
-    host.bytes += rank.use.snapshot + rank.use.host;
+    host.bytes += rank.use.snapshot + rank.use.copies + rank.use.host;
     if (host.free == 0) host.free = make_cpu_device(0, 1)->memory().free;
   }
   return needs;
@@ -101,11 +103,26 @@ std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJo
   return {};
 }
 
+// Returns the most bytes of copies that a process passes on after a step.
+std::size_t most_passed_bytes(const TrainJob& job, const Mesh& mesh, const std::vector<DeviceMemory>& devices) {
+  std::size_t most = 0;
+  for (int process = 0; process < mesh.processes(); ++process) {
+    std::size_t bytes = 0;
+    for (const int rank : states_of_process(process, mesh, divides_states(job)))
+      bytes += devices[static_cast<std::size_t>(rank)].use.copies / copies_with_buddy;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
   TrainJob job = of;
   job.processes = nullptr;
+  job.keeps_copies |= job.elastic == Elastic::takeover;
   const ParallelLayout layout(job, nullptr, planned);
-  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}};
+  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}, {}};
+  if (layout.passes_copies())
+    estimate.passed_bytes = most_passed_bytes(job, planned_mesh(layout.mesh(), planned), estimate.devices);
   estimate.shortage = memory_shortage(layout, job, estimate.devices);
   return estimate;
 }

@@ -34,6 +34,10 @@ std::optional<LossScaleState> StepVerdicts::loss_scale_state() const {
   return loss_scale_.is_dynamic() ? std::optional(loss_scale_.state()) : std::nullopt;
 }
 
+void StepVerdicts::restore(const std::optional<LossScaleState>& state) {
+  if (loss_scale_.is_dynamic()) loss_scale_ = state ? LossScale(job_.loss_scale, *state) : LossScale(job_.loss_scale);
+}
+
 Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
   report.grad_norm = results_.grad_norm(results) / info.loss_scale;
   if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;

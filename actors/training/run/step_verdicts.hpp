@@ -21,6 +21,8 @@ class StepVerdicts {
   double loss_scale() const { return loss_scale_.value(); }  // of the coming step
   // Returns the state that a checkpoint keeps; no value where the scale is constant.
   std::optional<LossScaleState> loss_scale_state() const;
+  // Goes back to an earlier loss_scale_state().
+  void restore(const std::optional<LossScaleState>& state);
 
   // results: of all stages. `report` must have the step's number and its counted labels; this adds loss, norm, loss scale and
   // whether the step is skipped. Throws Error(numeric) for a loss or a norm that is not finite, unless the loss scale can fall.

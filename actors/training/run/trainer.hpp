@@ -17,6 +17,7 @@
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/run/evaluation.hpp"
 #include "actors/training/run/routed_layer.hpp"
+#include "actors/training/run/takeover.hpp"
 #include "model/weights/saved_type.hpp"
 #include "records/preference_metrics.hpp"
 
@@ -42,6 +43,8 @@ struct StepReport {
   std::optional<double> aux_loss, z_loss;
   std::vector<RoutedLayer> routed;              // the layers with routed experts, in order; empty in steps without a loss
   std::optional<PreferenceMetrics> preference;  // of a loss of preferences
+  int membership = 1;                           // that ran the step, counted from 1; each takeover begins another
+  std::vector<Takeover> takeovers;              // since the last report; the step may have been repeated
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first and last action in which they ran nothing
   // By stage where steps overlap, else empty; `bubble` is then their mean, see StepBubbles.
@@ -68,14 +71,27 @@ class Trainer {
   // In process 0 this ends the run: follow() returns in the others.
   ~Trainer();
 
-  // Runs this process's ranks until process 0 ends the run; every process but 0 calls it. Throws RunFailed if anything
-  // failed, here or elsewhere.
-  void follow();
+  // Runs this process's ranks until process 0 ends the run; every process but 0 calls it. Returns true when this process
+  // has become process 0 of an elastic run, whose process 0 was lost: it then runs and saves from the step after
+  // steps_done(), as any process 0. Throws RunFailed if anything failed, here or elsewhere.
+  bool follow();
+
+  // Returns the number of the present membership, counted from 1. It grows with each takeover, which step(), evaluate()
+  // and save_model() make by themselves where the job is elastic.
+  int membership() const;
+  // Returns true when a checkpoint that was begun in that membership, and failed so, may be begun again: where nobody has
+  // taken over since then, this process and those that are left do so first. Throws as step().
+  bool recover(const RunFailed& failure, int membership);
 
   // Runs the next step. A step in which no label counts has no loss and is skipped. After RunFailed no further step is
-  // possible. `another_follows`: the next call that runs anything, if any, is step() again; post-validation needs to know.
-  // `learning_rate`: that of this step in place of the one that the job's schedule gives.
+  // possible before renew(). `another_follows`: the next call that runs anything, if any, is step() again; post-validation
+  // needs to know. `learning_rate`: that of this step in place of the one that the job's schedule gives.
   StepReport step(bool another_follows = false, std::optional<double> learning_rate = std::nullopt);
+  // After RunFailed of a job of one process that keeps copies: ends the membership that failed, makes a new one from the
+  // newest copies of all ranks' states, and repeats the steps that had been done since, so that steps, losses and weights
+  // are those after the last finished step. The job's fault does not happen again. Throws Error(internal) for other jobs,
+  // and as the constructor and step() do.
+  void renew();
   // Returns the loss on the job's evaluation data with the present weights, which do not change. No value where the job
   // has no such data, or when `stop`, which is asked now and then, became true. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });
@@ -91,7 +107,7 @@ class Trainer {
   std::string carried_by() const;
   // Writes the current weights as a Hugging Face folder with the job's companions; of a model with adapters, the adapters and
   // whatever else is trained, as PEFT does. The folder appears whole or not at all.
-  void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;
+  void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {});
   // Writes the checkpoint FOLDER/step-NNNNNNNN: see checkpoint.hpp. Returns once a snapshot of the state has begun; later steps
   // may run while it is written. The future, which must not outlive this object, is ready once the checkpoint is complete and
   // durable, or throws the failure: see start_checkpoint(). One at a time. `check_folder`: see CheckpointContents.
@@ -100,7 +116,8 @@ class Trainer {
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline
   // Makes step() and evaluate() throw StepLeft from now on, see Pipeline; start_checkpoint() then saves the state after the
-  // last finished step. Returns false, and changes nothing, where the optimizer's states or the weights are offloaded.
+  // last finished step. Returns false, and changes nothing, where the optimizer's states or the weights are offloaded, and
+  // during a takeover.
   bool leave_step();
   void abort(std::exception_ptr cause);
 

@@ -105,6 +105,7 @@ void TrainingRun::save_model() {
 
 void TrainingRun::begin_checkpoint() {
   const std::int64_t step = trainer_.steps_done();
+  saving_membership_ = trainer_.membership();
   save([&] {
     const auto begin = std::chrono::steady_clock::now();
     saving_ = std::async(std::launch::async,
@@ -122,8 +123,16 @@ std::optional<std::chrono::duration<double>> TrainingRun::save_time() const {
   return seconds < 0 ? std::nullopt : std::optional(std::chrono::duration<double>(seconds));
 }
 
+// A checkpoint whose writers were lost is begun again, from the state that training has reached.
 void TrainingRun::finish_checkpoint() {
-  if (saving_.valid()) save([&] { saving_.get(); });
+  while (saving_.valid()) {
+    try {
+      save([&] { saving_.get(); });
+    } catch (const RunFailed& failure) {
+      if (!trainer_.recover(failure, saving_membership_)) throw;
+      begin_checkpoint();
+    }
+  }
 }
 
 }  // namespace pipetrain

@@ -69,6 +69,7 @@ class TrainingRun {
   std::int64_t evaluated_step_ = 0;
   std::atomic<double> save_seconds_{-1};  // below 0: not known
   std::future<void> saving_;              // the checkpoint of saved_step_; its destructor waits
+  int saving_membership_ = 0;             // that began it
   std::int64_t saved_step_ = 0;           // 0: none, because before step 1 there is nothing to continue from
 };
 

@@ -85,14 +85,31 @@ void ParameterStorage::read(const std::string& state, const HeldPart& held, cons
   optimizer_storage_->read(state, begin_of(state, held) + (elements.begin - held.begin), out, elements.size());
 }
 
-std::vector<HeldState> ParameterStorage::saved() const {
-  std::vector<HeldState> saved;
+const float* ParameterStorage::restore(const float* values) {
+  for (const std::string& state : states()) {
+    optimizer_storage_->begin_writing(state);
+    for (const HeldPart& part : places_.held()) {
+      optimizer_storage_->write(state, begin_of(state, part), values, part.size());
+      values += part.size();
+    }
+  }
+  loaded();
+  return values;
+}
+
+std::vector<std::string> ParameterStorage::states() const {
   std::vector<std::string> states = {weights_state};
   states.insert(states.end(), optimizer_->states().begin(), optimizer_->states().end());
-  const auto parts = saved_parts(setup_, places_);
-  for (const std::string& state : states) {
+  return states;
+}
+
+std::vector<HeldState> ParameterStorage::saved() const { return states_of(saved_parts(setup_, places_)); }
+
+std::vector<HeldState> ParameterStorage::states_of(const std::vector<HeldPart>& parts) const {
+  std::vector<HeldState> all;
+  for (const std::string& state : states()) {
     for (const HeldPart& part : parts) {
-      HeldState& piece = saved.emplace_back(HeldState{state, part.parameter, {part.begin, part.end}});
+      HeldState& piece = all.emplace_back(HeldState{state, part.parameter, {part.begin, part.end}});
       const std::size_t begin = begin_of(state, part);
       if (const float* const arena = optimizer_storage_->on_device(state)) {
         piece.values = arena + begin;
@@ -103,7 +120,7 @@ std::vector<HeldState> ParameterStorage::saved() const {
       }
     }
   }
-  return saved;
+  return all;
 }
 
 void ParameterStorage::begin_step(schedules::StepKind kind) {

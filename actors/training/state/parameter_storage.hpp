@@ -43,6 +43,11 @@ class ParameterStorage {
   void read(const std::string& state, const HeldPart& held, const Region& elements, float* out);
   // Returns the parts of every state that this rank saves (saved_parts()), by index in the group's layout.
   std::vector<HeldState> saved() const;
+  // Returns the same for all parts that this rank holds.
+  std::vector<HeldState> held() const { return states_of(places_.held()); }
+  // Loads the values of held(), dense and in its order, from host memory. Waits for the device. Returns the end of the
+  // values that it has read.
+  const float* restore(const float* values);
 
   // Before a step's first action.
   void begin_step(schedules::StepKind kind);
@@ -65,6 +70,8 @@ class ParameterStorage {
   void make_optimizer_storage(Ops& ops);
   void make_gradients(Ops& ops);
   void make_weights();
+  std::vector<std::string> states() const;  // the weights, and those of the optimizer
+  std::vector<HeldState> states_of(const std::vector<HeldPart>& parts) const;
   // Returns the offset of a held part in this state's array.
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 

@@ -48,6 +48,8 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     for (const HeldPart& part : saved_parts(setup, places)) use.snapshot += part.size() * sizeof(float);
     use.snapshot *= 1 + optimizer->states().size();
   }
+  for (const HeldPart& part : places.held()) use.copies += part.size() * sizeof(float);
+  use.copies *= static_cast<std::size_t>(setup.kept_copies) * (1 + optimizer->states().size());
   return use;
 }
 

@@ -21,7 +21,8 @@ struct StorageSetup {
   StatePlaces::Setup places;
   int prefetch = 1;  // see Zero
   OptimizerSettings optimizer;
-  bool saves = false;  // its rank keeps host memory for a snapshot of its states
+  bool saves = false;   // its rank keeps host memory for a snapshot of its states
+  int kept_copies = 0;  // copies of its states for which the host needs memory
 };
 
 // Returns the bytes that a ParameterStorage will allocate, on the device and outside of it. Pure.

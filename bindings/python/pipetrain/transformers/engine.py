@@ -1,4 +1,5 @@
-"""A module of transformers, trained by the engine: its weights go there at the first step, and come back on request."""
+"""A module of transformers, or an adapter of PEFT around it, trained by the engine: its weights go there at the first step, and come back
+on request."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from .. import _engine
 from ..errors import InputError
 from ..program import option_words
+from .adapter import base_of, is_peft, load_adapter, save_base_and_adapter
 from .layout import Batch, Layout
 from .refusals import OPTIMIZERS
 from .samples import Samples, read_batch
@@ -32,6 +34,7 @@ class EngineStep:
 
 def refusal(model: Any) -> str | None:
     """Returns why the engine does not compute this module: None where it does."""
+    model = base_of(model)
     if not hasattr(_engine, "Training"):
         return "this module was built without training (-C cmake.define.PIPETRAIN_TRAINING=ON)"
     if not isinstance(model, transformers.PreTrainedModel):
@@ -49,7 +52,7 @@ def refusal(model: Any) -> str | None:
 
 def head_of(model: Any) -> str | None:
     """Returns "CausalLM", "SequenceClassification" or "TokenClassification" by the class's name, None for another head."""
-    name = type(model).__name__
+    name = type(base_of(model)).__name__
     heads = {"ForCausalLM": "CausalLM", "LMHeadModel": "CausalLM", "ForSequenceClassification": "SequenceClassification",
              "ForTokenClassification": "TokenClassification"}  # fmt: skip
     return next((head for end, head in heads.items() if name.endswith(end)), None)
@@ -85,14 +88,17 @@ def engine_options(args: transformers.TrainingArguments, layout: Layout, batch: 
 class EngineRun:
     """The engine's side of a training run. Not thread-safe."""
 
-    def __init__(self, model: transformers.PreTrainedModel, options: Mapping[str, Any], sequence_length: int, checkpoint: Path | None,
-                 scratch: str):  # fmt: skip
+    def __init__(self, model: Any, options: Mapping[str, Any], sequence_length: int, checkpoint: Path | None, scratch: str):
         self._model, self._head = model, head_of(model)
         self._sequence_length = sequence_length
         self._folder = tempfile.TemporaryDirectory(prefix=".pipetrain-", dir=scratch)
-        given = Path(self._folder.name) / "given"
+        given, adapter = (Path(self._folder.name) / name for name in ("given", "adapter"))
         try:
-            model.save_pretrained(given)
+            if is_peft(model):
+                save_base_and_adapter(model, given, adapter)
+                options = {**options, "adapter": adapter}
+            else:
+                model.save_pretrained(given)
             words = option_words({**options, "model": given, "load": checkpoint})
             self._run = _engine.Training(words, sequence_length)
         except BaseException:
@@ -125,7 +131,10 @@ class EngineRun:
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             made = Path(folder) / "model"
             self._run.save_model(made)
-            load_weights(self._model, made)
+            if is_peft(self._model):
+                load_adapter(self._model, made)
+            else:
+                load_weights(self._model, made)
         self._given_back = self._run.steps_done
 
     def save_checkpoint(self, folder: Path) -> None:

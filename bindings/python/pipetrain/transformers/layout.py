@@ -12,6 +12,8 @@ from ..errors import InputError
 _DECIDED = {
     "model": "model",
     "init": "model",
+    "adapter": "model: give a peft model",
+    "lora_rank": "model: give a peft model",
     "data": "train_dataset",
     "eval_data": "eval_dataset",
     "split": "eval_dataset",

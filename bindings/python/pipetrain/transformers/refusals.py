@@ -7,6 +7,7 @@ from typing import Any
 import transformers
 
 from ..errors import InputError
+from .adapter import is_peft, refuse_adapter
 
 OPTIMIZERS = {"adamw_torch": "adamw", "adamw_torch_fused": "adamw"}
 
@@ -22,10 +23,6 @@ _UNBUILT = {
     "torch_compile": "leave it out",
     "use_liger_kernel": "leave it out",
 }
-
-
-def is_peft(model: Any) -> bool:
-    return type(model).__module__.partition(".")[0] == "peft" or hasattr(model, "peft_config")
 
 
 def refuse_arguments(args: transformers.TrainingArguments) -> None:
@@ -55,6 +52,9 @@ def refuse_for_engine(model: Any, args: transformers.TrainingArguments, given: d
         raise InputError(f"TrainingArguments(optim={name!r}): is not built here; use one of {', '.join(OPTIMIZERS)}")
     if args.optim_args:
         raise InputError(f"TrainingArguments(optim_args={args.optim_args!r}): is not built here; leave it out")
+    if is_peft(model):
+        refuse_adapter(model, args)
+        return
     frozen = next((name for name, parameter in model.named_parameters() if not parameter.requires_grad), None)
     if frozen is not None:
         raise InputError(f"the parameter {frozen} is frozen, and the engine would train it; set its requires_grad")

@@ -15,7 +15,7 @@ from ..errors import InputError
 from . import engine, stages
 from .layout import Layout
 from .optimizer import EngineOptimizer
-from .refusals import is_peft, refuse_arguments, refuse_for_engine, refuse_trainer
+from .refusals import refuse_arguments, refuse_for_engine, refuse_trainer
 from .samples import longest_row
 
 logger = logging.get_logger(__name__)
@@ -59,8 +59,6 @@ class Trainer(transformers.Trainer):
         if given.get("args") is not None:
             refuse_arguments(given["args"])
             given["args"]._n_gpu = min(given["args"].n_gpu, 1)  # as transformers sets it for models that place themselves
-        if is_peft(given.get("model")):
-            raise InputError("model: a peft model; the engine trains no adapters of peft yet: give the model that it wraps")
         super().__init__(*args, **kwargs)
         self.torch_stages: str | None = engine.refusal(self.model)
         if self.torch_stages is None:
@@ -72,15 +70,15 @@ class Trainer(transformers.Trainer):
         self._layout.batch(self.args.per_device_train_batch_size, self.args.gradient_accumulation_steps)
         self.callback_handler.callbacks.insert(0, _EndOfTraining(self))
 
-    # The batch of the loader is that of all replicas.
+    # The batch of the loader is that of all replicas. transformers assigns that of one device, or, before version 5, what it read here.
 
     @property
     def _train_batch_size(self) -> int:
-        return self._device_batch_size * self._layout.dp
+        return self.args.per_device_train_batch_size * self._layout.dp
 
     @_train_batch_size.setter
     def _train_batch_size(self, size: int) -> None:
-        self._device_batch_size = size
+        pass
 
     # A module that the engine trains stays where it is.
 
@@ -143,7 +141,7 @@ class Trainer(transformers.Trainer):
         return torch.tensor(done.loss, device=self.args.device)
 
     def _begin_run(self) -> engine.EngineRun | stages.StagesRun:
-        batch = self._layout.batch(self._device_batch_size, self.args.gradient_accumulation_steps)
+        batch = self._layout.batch(self.args.per_device_train_batch_size, self.args.gradient_accumulation_steps)
         if self.torch_stages is not None:
             return stages.StagesRun(self.model, self._layout, batch, self._batches[0])
         self.model.to("cpu")  # accelerate may have moved it, and the engine has the weights where it computes

@@ -1,0 +1,45 @@
+// Copies in host memory of everything that a rank keeps between steps, as it was after each of its latest steps. They
+// outlive the rank, so that a rank that is made anew, in this process or another, continues from one of them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace pipetrain {
+
+// A rank keeps two copies. Where it has a buddy, the buddy keeps two more, and both have memory for one in transit.
+inline constexpr int copies_alone = 2, copies_with_buddy = 6;
+
+struct StateCopy {
+  std::int64_t step = -1;          // steps done when it was taken; -1: never
+  std::int64_t applied_steps = 0;  // those of them that the optimizer applied
+  std::vector<float> values;       // of the parts that the rank holds, in their order
+  std::atomic<bool> whole{false};  // all values are those after the step
+};
+
+// Used by one rank's worker at a time; of() and steps() also by other threads while no rank writes.
+class StateCopies {
+ public:
+  // Returns the copy to fill with the state after this step: never the newest whole one. Null where that state has been
+  // copied before. Set `whole` once the values are complete. Throws Error(out_of_memory).
+  StateCopy* begin(std::int64_t step, std::int64_t applied_steps, std::size_t elements);
+
+  // Returns the whole copy after this step, or null.
+  const StateCopy* of(std::int64_t step) const;
+  // Returns the steps of all whole copies, the newest first.
+  std::vector<std::int64_t> steps() const;
+
+ private:
+  std::array<StateCopy, 2> copies_;
+};
+
+// A copy that a rank continues from in place of the state that the job begins with.
+struct ContinuedState {
+  const StateCopies* copies = nullptr;  // null: none
+  std::int64_t step = 0;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,11 @@
+// Checks that the processes of an elastic run could take over from each other.
+#pragma once
+
+#include "actors/training/job/train_job.hpp"
+
+namespace pipetrain {
+
+// Does nothing for a job that is not elastic. Throws Error(input) for one that runs in one process.
+void check_elastic(const TrainJob& job);
+
+}  // namespace pipetrain

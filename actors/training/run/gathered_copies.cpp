@@ -1,0 +1,117 @@
+#include "actors/training/run/gathered_copies.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "actors/engine/remote/engine_channel.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "core/error.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{8} << 20;  // of a copy, in one message
+
+Holdings holdings_of(const KeptCopies& kept) {
+  Holdings holdings{kept.runs, {}, {}};
+  for (const auto& [rank, own] : kept.by_rank)
+    if (auto steps = own->steps(); !steps.empty()) holdings.copies[rank] = std::move(steps);
+  for (const auto& [step, record] : kept.records->all()) holdings.records[step] = *record;
+  return holdings;
+}
+
+struct CopySize {
+  std::int64_t applied_steps = 0;
+  std::uint64_t elements = 0;
+};
+
+Bytes to_bytes(const StateCopy& copy) {
+  WireWriter out;
+  out.number(copy.applied_steps);
+  out.number(static_cast<std::uint64_t>(copy.values.size()));
+  return std::move(out).data();
+}
+
+CopySize read_copy_size(const Bytes& bytes) {
+  WireReader in(bytes);
+  CopySize size{in.number<std::int64_t>()};
+  size.elements = in.number<std::uint64_t>();
+  in.end();
+  return size;
+}
+
+void finish_copy(StateCopies& copies, std::int64_t step, const CopySize& size, const std::function<void(float*)>& fill) {
+  StateCopy* const copy = copies.begin(step, size.applied_steps, size.elements);
+  if (copy == nullptr) return;
+  fill(copy->values.data());
+  copy->whole = true;
+}
+
+// Sends the copy from one process to another; both pass `copy` and `target` where they have them, all others null.
+void send_copy(EngineChannel& channel, int from, std::int64_t step, const StateCopy* copy, StateCopies* target) {
+  const Bytes header = channel.exchange("size of a copy", copy ? to_bytes(*copy) : Bytes{})[static_cast<std::size_t>(from)];
+  const CopySize size = read_copy_size(header);
+  std::vector<float> values(target ? size.elements : 0);
+  const std::size_t bytes = size.elements * sizeof(float);
+  for (std::size_t begin = 0; begin < bytes; begin += piece_bytes) {
+    const std::size_t count = std::min(piece_bytes, bytes - begin);
+    Bytes mine(copy ? count : 0);
+    if (copy) std::memcpy(mine.data(), reinterpret_cast<const std::byte*>(copy->values.data()) + begin, count);
+    const auto all = channel.exchange("piece of a copy", std::move(mine));
+    const Bytes& piece = all[static_cast<std::size_t>(from)];
+    if (piece.size() != count) throw Error(ErrorKind::peer_lost, "a piece of a copy has another size than announced");
+    if (target) std::memcpy(reinterpret_cast<std::byte*>(values.data()) + begin, piece.data(), count);
+  }
+  if (target) finish_copy(*target, step, size, [&](float* out) { std::copy(values.begin(), values.end(), out); });
+}
+
+// Gets the copy of each rank that continues from the copy of another rank or process.
+void fetch_copies(EngineChannel* channel, const Agreement& agreement, KeptCopies& kept) {
+  const int self = channel ? channel->process() : 0;
+  for (int rank = 0; rank < std::ssize(agreement.sources); ++rank) {
+    const CopySource source = agreement.sources[static_cast<std::size_t>(rank)];
+    const int runner = agreement.process_of[static_cast<std::size_t>(rank)];
+    if (source == CopySource{runner, rank}) continue;
+    const StateCopy* const copy = self == source.process ? kept.by_rank.at(source.rank)->of(agreement.step) : nullptr;
+    StateCopies* const target = self == runner ? kept.of_rank(rank).get() : nullptr;
+    if (runner != source.process) {
+      send_copy(*channel, source.process, agreement.step, copy, target);
+    } else if (target) {
+      finish_copy(*target, agreement.step, {copy->applied_steps, copy->values.size()},
+                  [&](float* out) { std::copy(copy->values.begin(), copy->values.end(), out); });
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<StateCopies> KeptCopies::of_rank(int rank) {
+  auto& own = by_rank[rank];
+  if (!own) own = std::make_shared<StateCopies>();
+  return own;
+}
+
+Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies& kept) {
+  const Mesh mesh(job.mesh_shape());
+  const Bytes mine = to_bytes(holdings_of(kept));
+  std::vector<Holdings> processes;
+  if (channel) {
+    for (const Bytes& theirs : channel->exchange("copies of states", mine))
+      processes.push_back(read_holdings(theirs, mesh.size()));
+  } else {
+    processes.push_back(read_holdings(mine, mesh.size()));
+  }
+  int lost = 0;
+  auto agreement = agree(processes, mesh, divides_states(job), &lost);
+  if (!agreement)
+    throw Error(ErrorKind::peer_lost, "the state of rank " + std::to_string(lost) + " (" + to_string(mesh.at(lost)) +
+                                          ") is lost: no process that is left has a copy of it");
+  if (agreement->from_start) agreement->step = job.steps_done;
+  fetch_copies(channel, *agreement, kept);
+  if (!agreement->record.empty()) kept.records->put(agreement->step, std::make_shared<const Bytes>(agreement->record));
+  return *agreement;
+}
+
+}  // namespace pipetrain

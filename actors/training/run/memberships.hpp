@@ -1,0 +1,65 @@
+// The successive memberships of a run in one process: when processes are lost, those that are left take over their ranks
+// and continue from copies of the ranks' states.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/training/run/gathered_copies.hpp"
+#include "actors/training/run/membership.hpp"
+#include "actors/training/run/takeover.hpp"
+
+namespace pipetrain {
+
+class RunFailed;
+
+class Memberships {
+ public:
+  // Makes the first one. The job must outlive this, which replaces its processes. Throws as Trainer does.
+  Memberships(TrainJob& job, std::shared_ptr<const StepSamples> training, std::shared_ptr<const StepSamples> evaluation);
+
+  Membership& current() const { return *membership_; }
+  // Does the work with the current membership's pipeline; nothing between two memberships. Thread-safe.
+  void with_pipeline(const std::function<void(Pipeline&)>& work) const;
+  bool leads() const;                     // this process runs the steps
+  int number() const { return number_; }  // of the current one, counted from 1; the same in all processes
+  // True when the processes that are left may continue after this failure.
+  bool may_renew(const RunFailed& failure) const;
+  // Ends the current membership and begins one with the processes that are left, more than once where more of them are
+  // lost meanwhile. Throws Error where that is not possible, and as the constructor does; only the destructor may then be
+  // called. cause: for the takeover.
+  const Takeover& renew(const std::string& cause);
+  // Returns the record of the progress from which the last renewal continues; empty where no step had begun.
+  const Bytes& record() const { return record_; }
+  // Returns those since the last call.
+  std::vector<Takeover> take_takeovers() { return std::exchange(takeovers_, {}); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool several() const;
+  void begin(std::optional<std::int64_t> continued);
+  void end();
+  void gather();
+  // Agrees with the others of the new membership and begins it.
+  void continue_from_copies(Takeover& takeover, Clock::time_point since);
+  bool has_lost_more() const;
+
+  TrainJob& job_;
+  std::shared_ptr<const StepSamples> training_, evaluation_;
+  KeptCopies copies_;
+  std::shared_ptr<EngineChannel> channel_;  // null: one process
+  mutable std::shared_mutex mutex_;         // held by those who replace the membership, and shared by other threads that use it
+  std::unique_ptr<Membership> membership_;
+  std::vector<Takeover> takeovers_;
+  Bytes record_;
+  int number_ = 1;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,170 @@
+#include "bench/faults/seeded_takeover.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "bench/faults/dropped_links.hpp"
+#include "bench/faults/marked_processes.hpp"
+#include "bench/faults/program_run.hpp"
+#include "records/metrics_line.hpp"
+
+namespace pipetrain::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Random = std::mt19937_64;
+
+constexpr std::chrono::seconds longest_run{120};
+constexpr int steps = 40;
+
+struct Layout {
+  int processes;
+  const char* options;
+  int spares = 0;
+};
+constexpr Layout layouts[] = {{2, "--dp 2 --microbatches 2"},          {2, "--pp 2 --microbatches 4"},
+                              {2, "--tp 2 --microbatches 2"},          {2, "--dp 2 --zero 3 --microbatches 2"},
+                              {3, "--pp 4 --microbatches 4"},          {3, "--dp 3 --microbatches 2"},
+                              {4, "--pp 2 --dp 2 --microbatches 2"},   {4, "--pp 2 --tp 2 --microbatches 4 --schedule zb-v"},
+                              {4, "--pp 2 --microbatches 4", 2},       {3, "--dp 2 --microbatches 2", 1},
+                              {4, "--dp 4 --zero 1 --microbatches 1"}, {8, "--pp 2 --tp 2 --dp 2 --zero 2 --microbatches 2"}};
+
+constexpr const char* elastic_options = "--elastic takeover --spares {} --restart 3 --save-interval 10 --resume";
+
+std::vector<std::string> command(const fs::path& program, const Layout& layout, const fs::path& folder, bool elastic) {
+  std::istringstream words(fmt::format(
+      "{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
+      "--rendezvous-timeout 60 --save {} --metrics {} {}",
+      program.string(), layout.processes - (elastic ? 0 : layout.spares), layout.options, steps, (folder / "run").string(),
+      (folder / "metrics").string(), elastic ? fmt::format(elastic_options, layout.spares) : ""));
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+TakeoverResults results_in(const fs::path& folder) {
+  TakeoverResults results;
+  std::ifstream lines(folder / "metrics");
+  for (std::string line; std::getline(lines, line);)
+    if (const auto metrics = parse_metrics_line(line, "metrics"))
+      results.steps.push_back({metrics->loss.value_or(0), metrics->grad_norm.value_or(0), metrics->lr.value_or(0)});
+  results.weights = text_of(folder / "run" / "model" / "model.safetensors");
+  return results;
+}
+
+std::ptrdiff_t lines_of(const fs::path& file) {
+  const std::string text = text_of(file);
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+// Waits until the run has written this many lines. Returns false where it ended before.
+bool wait_for_lines(ProgramRun& run, const fs::path& file, std::ptrdiff_t lines) {
+  while (lines_of(file) < lines)
+    if (run.wait(std::chrono::milliseconds(1))) return lines_of(file) >= lines;
+  return true;
+}
+
+// One disturbance: its kind, its step and its processes.
+class Disturbance {
+ public:
+  Disturbance(TakeoverFault fault, int processes, Random& random)
+      : fault_(fault), step_(1 + static_cast<int>(random() % (steps * 3 / 4))), in_update_(random() % 2 == 0) {
+    victim_ = fault == TakeoverFault::coordinator ? 0 : 1 + static_cast<int>(random() % static_cast<unsigned>(processes - 1));
+    other_ = static_cast<int>(random() % static_cast<unsigned>(processes));
+    delay_ = std::chrono::microseconds(random() % 20000);
+  }
+
+  int step() const { return step_; }
+  // Returns the variable with which a process disturbs the run by itself; empty for other faults.
+  std::string variable() const {
+    if (fault_ != TakeoverFault::exit) return "";
+    return fmt::format("PIPETRAIN_FAULT={}:{}:{}", victim_, step_ + 1, in_update_ ? "exit-in-update" : "exit");
+  }
+  // Disturbs a run that has written as many lines as step() says.
+  void disturb(const ProcessMark& mark) const {
+    std::this_thread::sleep_for(delay_);
+    if (fault_ == TakeoverFault::link) {
+      for (const pid_t process : mark.processes(victim_)) drop_links(process);
+    } else if (fault_ != TakeoverFault::exit) {
+      mark.signal(victim_, fault_ == TakeoverFault::stop ? SIGSTOP : SIGKILL);
+      if (fault_ == TakeoverFault::two && other_ != victim_) mark.signal(other_, SIGKILL);
+    }
+  }
+
+ private:
+  TakeoverFault fault_;
+  int step_;
+  bool in_update_;
+  int victim_ = 0, other_ = 0;
+  std::chrono::microseconds delay_{};
+};
+
+}  // namespace
+
+const char* name_of(TakeoverFault fault) {
+  constexpr const char* names[takeover_faults] = {"kill", "stop", "link", "exit", "coordinator", "two"};
+  return names[static_cast<int>(fault)];
+}
+
+SeededTakeovers::SeededTakeovers(fs::path program, fs::path folder)
+    : program_(std::move(program)), folder_(std::move(folder)) {}
+
+const TakeoverResults& SeededTakeovers::undisturbed(std::size_t layout) {
+  const auto [found, is_new] = undisturbed_.try_emplace(layout);
+  if (!is_new) return found->second;
+  const fs::path folder = folder_ / fmt::format("undisturbed-{}", layout);
+  fs::create_directories(folder);
+  ProgramRun run(command(program_, layouts[layout], folder, false), {}, folder / "err");
+  if (run.wait(longest_run) == 0) found->second = results_in(folder);
+  fs::remove_all(folder);
+  return found->second;
+}
+
+TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
+  Random random(seed);
+  const std::size_t which = random() % std::size(layouts);
+  const Layout& layout = layouts[which];
+  TakeoverOutcome outcome;
+  outcome.fault = static_cast<TakeoverFault>(seed % takeover_faults);
+  outcome.what = fmt::format("seed {} ({} in {} processes with {} spare, {})", seed, layout.options, layout.processes,
+                             layout.spares, name_of(outcome.fault));
+  const TakeoverResults& expected = undisturbed(which);
+  const fs::path folder = folder_ / fmt::format("run-{}", seed);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const Disturbance disturbance(outcome.fault, layout.processes, random);
+  const ProcessMark mark;
+  std::vector<std::string> variables{mark.variable()};
+  if (const std::string fault = disturbance.variable(); !fault.empty()) variables.push_back(fault);
+  ProgramRun run(command(program_, layout, folder, true), variables, folder / "err");
+  if (wait_for_lines(run, folder / "metrics", disturbance.step())) {
+    disturbance.disturb(mark);
+    const auto begin = Clock::now();
+    const std::ptrdiff_t lines = lines_of(folder / "metrics");
+    outcome.disturbed = lines + 2 <= steps && wait_for_lines(run, folder / "metrics", lines + 2);
+    outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  const auto status = run.wait(longest_run);
+  mark.kill_all();
+  const std::string err = run.err();
+  outcome.took_over = err.find("takeover: ") != std::string::npos;
+  outcome.started_again = err.find("starts again from its last checkpoint") != std::string::npos;
+  if (status != 0) {
+    outcome.problem = fmt::format("the run {}: {}", status ? fmt::format("ended with status {}", *status) : "hangs", err);
+  } else if (const TakeoverResults results = results_in(folder); results.weights != expected.weights) {
+    outcome.problem = "the weights are not those of the undisturbed run: " + err;
+  } else if (results.steps != expected.steps) {
+    outcome.problem = "the metrics are not those of the undisturbed run: " + err;
+  }
+  fs::remove_all(folder);
+  return outcome;
+}
+
+}  // namespace pipetrain::bench

@@ -1,0 +1,55 @@
+// Trains an elastic run over processes of this machine and disturbs it once, in a way and at a time that a seed chooses.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pipetrain::bench {
+
+enum class TakeoverFault {
+  kill,         // kill -9 of a process other than process 0
+  stop,         // SIGSTOP
+  link,         // all connections of a process are shut down
+  exit,         // a process ends by itself in a step, before the verdict or after its own update
+  coordinator,  // kill -9 of process 0
+  two,          // kill -9 of two processes at once
+};
+inline constexpr int takeover_faults = 6;
+const char* name_of(TakeoverFault fault);
+
+// The results that must have equal bits.
+struct TakeoverResults {
+  std::vector<std::vector<double>> steps;  // loss, gradient norm and learning rate
+  std::string weights;                     // the bytes of the saved model
+  bool operator==(const TakeoverResults&) const = default;
+};
+
+struct TakeoverOutcome {
+  TakeoverFault fault = TakeoverFault::kill;
+  std::string what;            // names the seed, the layout and the fault
+  std::string problem;         // why the run failed or differs; empty: it ended as the undisturbed one
+  bool disturbed = false;      // the fault came before the run's end
+  bool took_over = false;      // processes that were left went on
+  bool started_again = false;  // too much was lost at once, so the launcher began again from a checkpoint
+  double seconds = 0;  // from the fault to the second line of metrics after it; the first may be of a step that was done
+};
+
+// Not thread-safe. Keeps the results of undisturbed runs.
+class SeededTakeovers {
+ public:
+  // program: pipetrain. Runs write into the folder.
+  SeededTakeovers(std::filesystem::path program, std::filesystem::path folder);
+  TakeoverOutcome run(std::uint64_t seed);
+
+ private:
+  const TakeoverResults& undisturbed(std::size_t layout);
+
+  std::filesystem::path program_, folder_;
+  std::map<std::size_t, TakeoverResults> undisturbed_;  // by layout
+};
+
+}  // namespace pipetrain::bench

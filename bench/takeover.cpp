@@ -1,0 +1,81 @@
+// Disturbs elastic runs by seeded faults of six kinds, over two to eight processes. Every run must end with the metrics and
+// weights of the undisturbed one, to the bit.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/faults/seeded_takeover.hpp"
+#include "bench/result.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace pipetrain::bench;
+
+fs::path program() {
+  if (const char* given = std::getenv("BENCH_PROGRAM")) return fs::absolute(given);
+  return fs::read_symlink("/proc/self/exe").parent_path() / "pipetrain";
+}
+
+struct Tally {
+  int runs = 0, equal = 0, disturbed = 0, took_over = 0, started_again = 0;
+  std::map<TakeoverFault, std::vector<double>> seconds;  // of takeovers
+};
+
+void add(const TakeoverOutcome& outcome, Tally& tally) {
+  ++tally.runs;
+  tally.equal += outcome.problem.empty();
+  tally.disturbed += outcome.disturbed;
+  tally.took_over += outcome.took_over;
+  tally.started_again += outcome.started_again;
+  if (outcome.took_over && !outcome.started_again) tally.seconds[outcome.fault].push_back(outcome.seconds);
+  if (!outcome.problem.empty()) fmt::print(stderr, "{}: {}\n", outcome.what, outcome.problem);
+}
+
+bool report_all(Tally& tally) {
+  bool pass = report("takeover runs", tally.runs, "runs");
+  pass &= report("takeover runs equal to the undisturbed one", tally.equal, "runs", Limit::at_least, tally.runs);
+  report("takeover runs that were disturbed in time", tally.disturbed, "runs");
+  report("takeover runs whose processes took over", tally.took_over, "runs");
+  report("takeover runs that were started again", tally.started_again, "runs");
+  for (auto& [fault, seconds] : tally.seconds) {
+    std::sort(seconds.begin(), seconds.end());
+    const double limit = fault == TakeoverFault::stop ? 4 : 1.5;
+    const std::string name = fmt::format("takeover after {}", name_of(fault));
+    report(name + " median", seconds[seconds.size() / 2], "s");
+    pass &= report(name + " longest", seconds.back(), "s", Limit::at_most, limit);
+  }
+  return pass;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int runs = 1000;
+  std::uint64_t seed = 1;
+  for (int i = 1; i < argc; i += 2) {
+    const char* text = i + 1 < argc ? argv[i + 1] : "";
+    const char* end = text + std::strlen(text);
+    const auto read = [&](const char* name, auto& number) {
+      return std::strcmp(argv[i], name) == 0 && end != text && std::from_chars(text, end, number).ptr == end && number > 0;
+    };
+    if (read("--runs", runs) || read("--seed", seed)) continue;
+    fmt::print(stderr, "takeover: {}: give --runs N [1000], --seed N [1]\n", argv[i]);
+    return 2;
+  }
+  const fs::path folder = fs::temp_directory_path() / fmt::format("pipetrain-takeover-{}", ::getpid());
+  fs::create_directories(folder);
+  SeededTakeovers takeovers(program(), folder);
+  Tally tally;
+  for (int run = 0; run < runs; ++run) add(takeovers.run(seed + static_cast<std::uint64_t>(run)), tally);
+  fs::remove_all(folder);
+  return report_all(tally) ? 0 : 1;
+}

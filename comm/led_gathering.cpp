@@ -1,0 +1,42 @@
+#include "comm/led_gathering.hpp"
+
+#include <algorithm>
+
+#include "comm/process_handles.hpp"
+
+namespace pipetrain {
+
+LedGathering::LedGathering(const Gathering& gathering, Clock::time_point begin)
+    : gathering_(gathering), patience_over_(begin + gathering.patience), lost_over_(begin + gathering.patience_lost) {}
+
+bool LedGathering::is_member(int process) const {
+  return std::find(gathering_.members.begin(), gathering_.members.end(), process) != gathering_.members.end();
+}
+
+int LedGathering::place_of(int process) const {
+  if (process > gathering_.leader) return process;
+  return process == gathering_.leader ? 0 : process + 1;
+}
+
+std::vector<int> LedGathering::here(const IsHere& is_here) const {
+  std::vector<int> here;
+  for (const int process : gathering_.members)
+    if (is_here(place_of(process))) here.push_back(process);
+  return here;
+}
+
+bool LedGathering::may_begin(const IsHere& is_here, Clock::time_point now) const {
+  return pipetrain::may_begin(gathering_, here(is_here), now > patience_over_);
+}
+
+void LedGathering::end_lost(Clock::time_point now) const {
+  if (now <= lost_over_) return;
+  for (const int process : gathering_.lost) gathering_.handles->end(process);
+}
+
+void LedGathering::end_absent(const IsHere& is_here) const {
+  for (const int process : gathering_.members)
+    if (!is_here(place_of(process))) gathering_.handles->end(process);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,93 @@
+// Which process runs which rank after others have been lost, and from which copies the ranks continue.
+#include "actors/training/copies/agreement.hpp"
+
+#include <random>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+const Mesh two_by_two({.dp = 2, .pp = 2});  // ranks 0 and 2 have equal states, and 1 and 3
+
+Holdings held(std::vector<int> runs, std::map<int, std::vector<std::int64_t>> copies) {
+  Holdings holdings{std::move(runs), std::move(copies), {}};
+  for (const auto& [rank, steps] : holdings.copies)
+    for (const std::int64_t step : steps) holdings.records[step] = Bytes(static_cast<std::size_t>(step));
+  return holdings;
+}
+
+}  // namespace
+
+TEST_CASE("a lost rank goes to a process without an equal state, with the copy of its replica", "[takeover]") {
+  const auto agreement =
+      agree({held({0}, {{0, {4, 3}}}), held({1}, {{1, {4, 3}}}), held({2}, {{2, {4, 3}}})}, two_by_two, false);
+  REQUIRE(agreement);
+  CHECK(agreement->step == 4);
+  CHECK(agreement->process_of == std::vector<int>{0, 1, 2, 0});
+  CHECK(agreement->sources == std::vector<CopySource>{{0, 0}, {1, 1}, {2, 2}, {1, 1}});
+  CHECK(agreement->lost == std::vector<int>{3});
+}
+
+TEST_CASE("all ranks go back to the newest step after which every state is held", "[takeover]") {
+  const auto agreement =
+      agree({held({0}, {{0, {5, 4}}}), held({1}, {{1, {4, 3}}}), held({2}, {{2, {5, 4}}})}, two_by_two, false);
+  REQUIRE(agreement);
+  CHECK(agreement->step == 4);
+  CHECK(agreement->record.size() == 4);  // of that step
+}
+
+TEST_CASE("the ranks of a stage stay in one process", "[takeover]") {
+  const Mesh mesh({.dp = 2, .tp = 2});
+  const auto agreement = agree({held({0}, {{0, {1}}}), held({1}, {{1, {1}}})}, mesh, false);
+  REQUIRE(agreement);
+  CHECK(agreement->process_of[2] == agreement->process_of[3]);
+}
+
+TEST_CASE("processes that have not begun a step continue from the start", "[takeover]") {
+  const auto agreement = agree({held({0}, {}), held({1}, {}), held({2}, {})}, two_by_two, true);
+  REQUIRE(agreement);
+  CHECK(agreement->from_start);
+  CHECK(agreement->lost == std::vector<int>{3});
+}
+
+TEST_CASE("a state that nobody has is named", "[takeover]") {
+  int missing = -1;
+  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, &missing));
+  CHECK(missing == 1);
+  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, &missing));
+  CHECK(missing == 3);
+}
+
+TEST_CASE("damaged holdings are read as others or refused", "[takeover]") {
+  const Bytes bytes = to_bytes(held({0, 2}, {{0, {7, 6}}, {2, {7}}}));
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int damage = 0; damage < 10000; ++damage) {
+    Bytes damaged = bytes;
+    for (unsigned changes = 1 + random() % 4; changes > 0; --changes)
+      damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+    damaged.resize(damaged.size() - random() % 8);
+    try {
+      for (const int rank : read_holdings(damaged, 4).runs) CHECK((rank >= 0 && rank < 4));
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::peer_lost);
+      ++refused;
+    }
+  }
+  CHECK(refused > 5000);
+}
+
+TEST_CASE("holdings cross processes, and malformed ones are refused", "[takeover]") {
+  const Holdings holdings{{0, 2}, {{0, {7, 6}}, {2, {7}}}, {{7, Bytes(5)}, {6, {}}}};
+  const Bytes bytes = to_bytes(holdings);
+  const Holdings read = read_holdings(bytes, 4);
+  CHECK(read.runs == holdings.runs);
+  CHECK(read.copies == holdings.copies);
+  CHECK(read.records == holdings.records);
+  CHECK_THROWS_AS(read_holdings(bytes, 2), Error);  // there is no rank 2
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    CHECK_THROWS_AS(read_holdings(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)), 4), Error);
+}
