@@ -2,11 +2,11 @@
 
 #include <cassert>
 
-#include "model/blocks/attention_block.hpp"
+#include "model/attention/attention_block.hpp"
+#include "model/attention/latent_attention_block.hpp"
 #include "model/blocks/chunked_head_block.hpp"
 #include "model/blocks/embedding_block.hpp"
 #include "model/blocks/head_block.hpp"
-#include "model/blocks/latent_attention_block.hpp"
 #include "model/blocks/mlp_block.hpp"
 #include "model/experts/routed_block.hpp"
 

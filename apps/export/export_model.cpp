@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/choice_biases.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/option_values.hpp"
@@ -12,7 +13,6 @@
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 #include "core/error.hpp"
-#include "model/weights/choice_biases.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/merged_weights.hpp"
 #include "model/weights/multimodal_parts.hpp"

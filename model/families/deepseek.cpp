@@ -20,39 +20,39 @@ constexpr ExpertNames deepseek_names{.block = "mlp.",
                                      .down = "down_proj",
                                      .count = "n_routed_experts",
                                      .shared = "shared_experts"};
-constexpr std::int64_t most_first_layers = 10'000;
+constexpr std::int64_t most_dense_layers = 10'000;
 
 // The values that Hugging Face gives absent keys, where the two differ.
 struct DeepseekDefaults {
   std::int64_t query_rank = 1536, groups = 1, chosen_groups = 1, first_dense = 0;
 };
 
-std::int64_t count_or(const HfConfigReader& config, const char* key, std::int64_t otherwise) {
+std::int64_t deepseek_count(const HfConfigReader& config, const char* key, std::int64_t otherwise) {
   return config.has(key) ? config.count(key) : otherwise;
 }
 
 // Refuses another value of a key that Hugging Face does not read, which published files have.
-void require_text(const HfConfigReader& config, const char* key, const std::string& value) {
+void require_deepseek_text(const HfConfigReader& config, const char* key, const std::string& value) {
   if (config.text_or(key, value) != value) config.refuse_value(key, fmt::format("\"{}\", or absent", value));
 }
-void require_number(const HfConfigReader& config, const char* key, double value) {
+void require_deepseek_number(const HfConfigReader& config, const char* key, double value) {
   if (config.number(key).value_or(value) != value) config.refuse_value(key, fmt::format("{}, or absent", value));
 }
-void require_off(const HfConfigReader& config, const char* key) {
+void require_deepseek_off(const HfConfigReader& config, const char* key) {
   if (config.flag_or(key, false)) config.refuse_value(key, "false, or absent (what it asks for is not built)");
 }
 
 void read_first_dense(const HfConfigReader& config, std::int64_t usual, ModelConfig& model) {
   constexpr const char* key = "first_k_dense_replace";
   const std::int64_t first = config.has(key) ? config.whole(key).value_or(-1) : usual;
-  if (first < 0 || first > most_first_layers) config.refuse_value(key, "a number of layers, 0 or more");
+  if (first < 0 || first > most_dense_layers) config.refuse_value(key, "a number of layers, 0 or more");
   for (std::int64_t layer = 0; layer < first; ++layer) model.experts.dense_layers.push_back(layer);
 }
 
 void read_groups(const HfConfigReader& config, const DeepseekDefaults& usual, ModelConfig& model) {
   RouterScores& scores = model.experts.scores;
-  scores.groups = count_or(config, "n_group", usual.groups);
-  scores.chosen_groups = count_or(config, "topk_group", usual.chosen_groups);
+  scores.groups = deepseek_count(config, "n_group", usual.groups);
+  scores.chosen_groups = deepseek_count(config, "topk_group", usual.chosen_groups);
   if (model.experts.count % scores.groups != 0)
     config.refuse_value("n_group", fmt::format("a divisor of the number of experts ({})", model.experts.count));
   if (scores.chosen_groups > scores.groups)
@@ -68,13 +68,13 @@ void read_deepseek(const HfConfigReader& config, const DeepseekDefaults& usual, 
   refuse_windowed_layers(config);
   read_latent_attention(config, usual.query_rank, model);
   read_rope(config, model);
-  require_off(config, "attention_bias");
+  require_deepseek_off(config, "attention_bias");
   read_experts(config, deepseek_names, 0, model);
   model.experts.intermediate = config.count("moe_intermediate_size");
   model.experts.shared_intermediate = model.experts.intermediate * config.count("n_shared_experts");
   model.experts.scores.scale = config.positive_or("routed_scaling_factor", model.experts.scores.scale);
   read_first_dense(config, usual.first_dense, model);
-  require_number(config, "moe_layer_freq", 1);
+  require_deepseek_number(config, "moe_layer_freq", 1);
   // Settings of the makers' own training programs. Hugging Face trains no balancing loss of these models.
   for (const char* const key : {"aux_loss_alpha", "seq_aux", "ep_size"}) config.mentions(key);
 }
@@ -96,9 +96,9 @@ void write_deepseek(const ModelConfig& config, Json& text) {
 
 void read_deepseek_v2(const HfConfigReader& config, ModelConfig& model) {
   read_deepseek(config, {}, model);
-  require_off(config, "mlp_bias");
-  require_off(config, "norm_topk_prob");  // Hugging Face does not read it
-  require_text(config, "scoring_func", "softmax");
+  require_deepseek_off(config, "mlp_bias");
+  require_deepseek_off(config, "norm_topk_prob");  // Hugging Face does not read it
+  require_deepseek_text(config, "scoring_func", "softmax");
   const std::string method = config.text_or("topk_method", "greedy");
   if (method != "greedy" && method != "group_limited_greedy")
     config.refuse_value("topk_method", "\"greedy\" or \"group_limited_greedy\"");
@@ -115,8 +115,8 @@ void write_deepseek_v2(const ModelConfig& config, Json& text) {
 void read_deepseek_v3(const HfConfigReader& config, ModelConfig& model) {
   const DeepseekDefaults usual{.groups = 8, .chosen_groups = 4, .first_dense = 3};
   read_deepseek(config, usual, model);
-  require_text(config, "scoring_func", "sigmoid");
-  require_text(config, "topk_method", "noaux_tc");
+  require_deepseek_text(config, "scoring_func", "sigmoid");
+  require_deepseek_text(config, "topk_method", "noaux_tc");
   model.experts.normalised = config.flag_or("norm_topk_prob", true);
   model.rope.interleaved = config.flag_or("rope_interleave", true);
   read_groups(config, usual, model);

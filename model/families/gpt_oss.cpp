@@ -15,16 +15,16 @@ constexpr ExpertNames gpt_oss_names{.block = "mlp.",
                                     .count = "num_local_experts",
                                     .router = "router",
                                     .stacked = true};
-constexpr std::int64_t usual_window = 128;
-constexpr double usual_balance = 0.001;
+constexpr std::int64_t gpt_oss_window = 128;
+constexpr double gpt_oss_balance = 0.001;
 
 void read_gpt_oss(const HfConfigReader& config, ModelConfig& model) {
   config.require("head_dim");
   read_decoder(config, model);
-  read_windows(config, {.window = read_window(config, usual_window), .full_every = 2}, model);
+  read_windows(config, {.window = read_window(config, gpt_oss_window), .full_every = 2}, model);
   read_rope(config, model);
   model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", true);
-  read_experts(config, gpt_oss_names, usual_balance, model);
+  read_experts(config, gpt_oss_names, gpt_oss_balance, model);
   model.experts.intermediate = model.intermediate;
   model.experts.clamp.alpha = config.positive_or("swiglu_alpha", model.experts.clamp.alpha);
   model.experts.clamp.limit = config.positive_or("swiglu_limit", model.experts.clamp.limit);

@@ -31,7 +31,7 @@ void add_shared_expert(const ModelConfig& config, const std::string& prefix, con
         {.role = TensorRole::shared_gate_weight, .name = prefix + "shared_expert_gate.weight", .shape = {1, hidden}});
 }
 
-TensorSpec expert_bias(TensorRole role, const std::string& name, std::int64_t size, Split split) {
+TensorSpec expert_bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
   return {.role = role,
           .name = name + ".bias",
           .shape = {size},
@@ -53,7 +53,7 @@ std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::st
       {.role = TensorRole::router_weight, .name = fmt::format("{}{}.weight", prefix, names.router), .shape = {count, hidden}}};
   const bool has_biases = config.experts.biases;
   if (has_biases) {
-    tensors.push_back(expert_bias(TensorRole::router_bias, prefix + names.router, count, Split::none));
+    tensors.push_back(expert_bias_tensor(TensorRole::router_bias, prefix + names.router, count, Split::none));
     tensors.back().initialisation = Initialisation::normal;
   }
   if (config.experts.scores.corrected)
@@ -72,11 +72,11 @@ std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::st
       add(number, expert_matrix(TensorRole::expert_in_weight, expert(number) + name, inner, hidden));
   for (std::int64_t number = 0; has_biases && number < count; ++number)
     for (const char* const name : {names.gate, names.up})
-      add(number, expert_bias(TensorRole::expert_in_bias, expert(number) + name, inner, Split::rows));
+      add(number, expert_bias_tensor(TensorRole::expert_in_bias, expert(number) + name, inner, Split::rows));
   for (std::int64_t number = 0; number < count; ++number)
     add(number, expert_matrix(TensorRole::expert_out_weight, expert(number) + names.down, hidden, inner));
   for (std::int64_t number = 0; has_biases && number < count; ++number)
-    add(number, expert_bias(TensorRole::expert_out_bias, expert(number) + names.down, hidden, Split::rows));
+    add(number, expert_bias_tensor(TensorRole::expert_out_bias, expert(number) + names.down, hidden, Split::rows));
   if (config.experts.shared_intermediate > 0) add_shared_expert(config, prefix, names, tensors);
   return tensors;
 }

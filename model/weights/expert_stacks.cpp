@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {
 
-constexpr std::string_view infix = "experts.";
-constexpr std::int64_t group = 32, group_bytes = group / 2;  // of mxfp4: the numbers that share a scale
+constexpr std::string_view experts_infix = "experts.";
+constexpr std::int64_t mx_group = 32, mx_group_bytes = mx_group / 2;  // of mxfp4: the numbers that share a scale
 
 // The values of the 4-bit codes: a sign, two bits of exponent and one of mantissa.
 constexpr float e2m1_values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0F, -0.5, -1, -1.5, -2, -3, -4, -6};
@@ -46,9 +46,9 @@ void check_bytes(const HfTensors::Location& location, const std::vector<std::int
 
 std::optional<StackPlace> place_in_stack(const ModelConfig& config, const std::string& name) {
   const ExpertNames* const names = spec_of(config.family).experts;
-  const std::size_t at = name.rfind(infix);
+  const std::size_t at = name.rfind(experts_infix);
   if (names == nullptr || !names->stacked || at == std::string::npos) return {};
-  const char* const begin = name.data() + at + infix.size();
+  const char* const begin = name.data() + at + experts_infix.size();
   StackPlace place;
   const auto [end, error] = std::from_chars(begin, name.data() + name.size(), place.expert);
   if (error != std::errc() || *end != '.') return {};
@@ -58,7 +58,7 @@ std::optional<StackPlace> place_in_stack(const ModelConfig& config, const std::s
   const bool is_last = matrix == names->down;
   place.parts = is_last ? 1 : 2;
   place.part = matrix == names->up ? 1 : 0;
-  place.stack = fmt::format("{}{}{}", name.substr(0, at + infix.size()), is_last ? "down_proj" : "gate_up_proj",
+  place.stack = fmt::format("{}{}{}", name.substr(0, at + experts_infix.size()), is_last ? "down_proj" : "gate_up_proj",
                             place.is_bias ? "_bias" : "");
   return place;
 }
@@ -86,9 +86,9 @@ ExpertStacks::ExpertStacks(const ModelConfig& config, HfTensors& tensors) {
       stack.values = take_stack(tensors, place->stack + "_blocks");
       stack.scales = take_stack(tensors, place->stack + "_scales");
       const std::int64_t inputs = stack.shape[1], outputs = stack.shape[2];
-      if (inputs % group != 0) refuse_stack(stack.values, fmt::format("is mxfp4 of {} inputs, no multiple of 32", inputs));
-      check_bytes(stack.values, {config.experts.count, outputs, inputs / group, group_bytes});
-      check_bytes(*stack.scales, {config.experts.count, outputs, inputs / group});
+      if (inputs % mx_group != 0) refuse_stack(stack.values, fmt::format("is mxfp4 of {} inputs, no multiple of 32", inputs));
+      check_bytes(stack.values, {config.experts.count, outputs, inputs / mx_group, mx_group_bytes});
+      check_bytes(*stack.scales, {config.experts.count, outputs, inputs / mx_group});
     } else {
       stack.values = take_stack(tensors, place->stack);
       stack.values.file->check(stack.values.name, stack.shape);
@@ -104,15 +104,15 @@ std::vector<float> ExpertStacks::read_part(const Stack& stack, std::int64_t expe
     stack.values.read(expert * size, size, part.data());
     return part;
   }
-  const std::int64_t inputs = stack.shape[1], outputs = stack.shape[2], groups = size / group;
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(groups * group_bytes)), scales(static_cast<std::size_t>(groups));
-  stack.values.file->read_raw(stack.values.name, static_cast<std::uint64_t>(expert * groups * group_bytes), codes.size(),
+  const std::int64_t inputs = stack.shape[1], outputs = stack.shape[2], groups = size / mx_group;
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(groups * mx_group_bytes)), scales(static_cast<std::size_t>(groups));
+  stack.values.file->read_raw(stack.values.name, static_cast<std::uint64_t>(expert * groups * mx_group_bytes), codes.size(),
                               codes.data());
   stack.scales->file->read_raw(stack.scales->name, static_cast<std::uint64_t>(expert * groups), scales.size(), scales.data());
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t output = i / inputs, input = i % inputs;
     const int code = codes[static_cast<std::size_t>(i / 2)] >> (i % 2 == 0 ? 0 : 4) & 15;
-    const int exponent = scales[static_cast<std::size_t>(i / group)] - 127;
+    const int exponent = scales[static_cast<std::size_t>(i / mx_group)] - 127;
     part[static_cast<std::size_t>(input * outputs + output)] = std::ldexp(e2m1_values[code], exponent);
   }
   return part;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "ops/float8.hpp"
 
 namespace pipetrain {

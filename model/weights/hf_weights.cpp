@@ -9,12 +9,12 @@
 
 #include "core/error.hpp"
 #include "model/families/family.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/bitsandbytes_tensors.hpp"
 #include "model/weights/expert_stacks.hpp"
 #include "model/weights/finite_values.hpp"
 #include "model/weights/fp8_block_tensors.hpp"
 #include "model/weights/hf_tensors.hpp"
-#include "model/weights/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/tied_head.hpp"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint/checkpoint_save.hpp"
+#include "actors/training/checkpoint/choice_biases.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/run/evaluator.hpp"
@@ -18,7 +19,6 @@
 #include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
-#include "model/weights/choice_biases.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 

@@ -9,24 +9,24 @@ namespace {
 
 // Calls work(expert, first row, end of its rows) for each expert, on the stream's threads.
 template <class Work>
-void for_each_expert(CpuStream& stream, const Tensor& offsets, const Work& work) {
+void for_each_biased_expert(CpuStream& stream, const Tensor& offsets, const Work& work) {
   const auto* const first = offsets.as<std::int32_t>();
   stream.parallel_for(offsets.elements() - 1,
                       [&](std::int64_t expert) { work(expert, std::int64_t{first[expert]}, std::int64_t{first[expert + 1]}); });
 }
 
-float weight_of(const Tensor& weights, std::int64_t row) { return weights.shape.rank() == 0 ? 1 : weights.as<float>()[row]; }
+float bias_weight(const Tensor& weights, std::int64_t row) { return weights.shape.rank() == 0 ? 1 : weights.as<float>()[row]; }
 
 }  // namespace
 
 void add_expert_bias(CpuStream& stream, const ExpertBiasArgs& args) {
   const std::int64_t cols = args.bias.elements() / (args.offsets.elements() - 1);
-  for_each_expert(stream, args.offsets, [&](std::int64_t expert, std::int64_t begin, std::int64_t end) {
+  for_each_biased_expert(stream, args.offsets, [&](std::int64_t expert, std::int64_t begin, std::int64_t end) {
     const Floats bias(cols), wide(cols);
     widen(args.bias.dtype, element_at(args.bias, expert * cols), cols, bias.data());
     for (std::int64_t row = begin; row < end; ++row) {
       char* const at = element_at(args.x, row * args.x.cols() + args.first_column);
-      const float weight = weight_of(args.weights, row);
+      const float weight = bias_weight(args.weights, row);
       widen(args.x.dtype, at, cols, wide.data());
       for (std::int64_t i = 0; i < cols; ++i) wide.data()[i] += weight * bias.data()[i];
       narrow(args.x.dtype, wide.data(), cols, at);
@@ -37,12 +37,12 @@ void add_expert_bias(CpuStream& stream, const ExpertBiasArgs& args) {
 // An expert's rows are added in order, in fp64.
 void expert_bias_backward(CpuStream& stream, const ExpertBiasBackwardArgs& args) {
   const std::int64_t cols = args.bias.elements() / (args.offsets.elements() - 1);
-  for_each_expert(stream, args.offsets, [&](std::int64_t expert, std::int64_t begin, std::int64_t end) {
+  for_each_biased_expert(stream, args.offsets, [&](std::int64_t expert, std::int64_t begin, std::int64_t end) {
     const Floats bias(cols), wide(cols);
     widen(args.bias.dtype, element_at(args.bias, expert * cols), cols, bias.data());
     std::vector<double> sums(static_cast<std::size_t>(cols));
     for (std::int64_t row = begin; row < end; ++row) {
-      const float weight = weight_of(args.weights, row);
+      const float weight = bias_weight(args.weights, row);
       widen(args.dy.dtype, element_at(args.dy, row * args.dy.cols() + args.first_column), cols, wide.data());
       double dot = 0;
       for (std::int64_t i = 0; i < cols; ++i) {

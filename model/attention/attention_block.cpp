@@ -1,4 +1,4 @@
-#include "model/blocks/attention_block.hpp"
+#include "model/attention/attention_block.hpp"
 
 namespace pipetrain {
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {

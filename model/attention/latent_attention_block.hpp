@@ -5,10 +5,10 @@
 
 #include <optional>
 
+#include "model/attention/packed_attention.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/kept_memory.hpp"
 #include "model/blocks/norm.hpp"
-#include "model/blocks/packed_attention.hpp"
 #include "model/blocks/residual_projection.hpp"
 
 namespace pipetrain {

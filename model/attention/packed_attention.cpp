@@ -1,4 +1,4 @@
-#include "model/blocks/packed_attention.hpp"
+#include "model/attention/packed_attention.hpp"
 
 #include "model/blocks/ring_attention.hpp"
 #include "model/rotation/rotary_table.hpp"

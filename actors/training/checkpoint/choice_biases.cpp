@@ -1,4 +1,4 @@
-#include "model/weights/choice_biases.hpp"
+#include "actors/training/checkpoint/choice_biases.hpp"
 
 #include <map>
 #include <string>

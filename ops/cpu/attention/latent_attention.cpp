@@ -13,7 +13,7 @@ namespace pipetrain::cpu {
 namespace {
 
 // The rotation of one position.
-struct Turn {
+struct LatentTurn {
   const float *cosines, *sines;
   std::int64_t half;
   bool interleaved, inverse;
@@ -30,7 +30,7 @@ struct Turn {
     }
   }
 };
-Turn turn_at(const Tensor& cos_sin, std::int64_t row, bool interleaved, bool inverse) {
+LatentTurn latent_turn(const Tensor& cos_sin, std::int64_t row, bool interleaved, bool inverse) {
   const std::int64_t half = cos_sin.shape[2];
   const float* const cosines = cos_sin.as<float>() + row * 2 * half;
   return {cosines, cosines + half, half, interleaved, inverse};
@@ -57,7 +57,7 @@ void latent_heads(CpuStream& stream, const SegmentShape& shape, const LatentHead
     const Rows queries(args.q), expanded(args.key_value), shared(args.rotated), packed(args.qkv);
     const Floats turned(of.rotated);
     for (std::int64_t token = begin; token < end; ++token) {
-      const Turn turn = turn_at(args.cos_sin, position_of(token, shape.queries, documents), args.interleaved, false);
+      const LatentTurn turn = latent_turn(args.cos_sin, position_of(token, shape.queries, documents), args.interleaved, false);
       const float *const q = queries[token], *const key_value = expanded[token];
       std::copy_n(shared[token], of.rotated, turned.data());
       turn.rotate(turned.data());
@@ -82,7 +82,7 @@ void latent_heads_backward(CpuStream& stream, const SegmentShape& shape, const L
   for_row_tiles(stream, shape.tokens(), shape.packed_cols(), [&](std::int64_t begin, std::int64_t end) {
     const Rows packed(args.dqkv), queries(args.dq), expanded(args.dkey_value);
     for (std::int64_t token = begin; token < end; ++token) {
-      const Turn turn = turn_at(args.cos_sin, position_of(token, shape.queries, documents), args.interleaved, true);
+      const LatentTurn turn = latent_turn(args.cos_sin, position_of(token, shape.queries, documents), args.interleaved, true);
       const float* const grad = packed[token];
       queries.write(token, [&](float* out) {
         std::copy_n(grad, of.first_key(), out);
@@ -113,7 +113,7 @@ void write_cache(const SegmentShape& shape, const CachedLatentAttentionArgs& arg
     cache.write(shape.first_query + token, [&](float* out) {
       std::copy_n(latent, rank, out);
       std::copy_n(shared, columns, out + rank);
-      turn_at(args.cos_sin, token, args.interleaved, false).rotate(out + rank);
+      latent_turn(args.cos_sin, token, args.interleaved, false).rotate(out + rank);
     });
   }
 }
@@ -132,7 +132,7 @@ void attend_to_latents(const SegmentShape& shape, const CachedLatentAttentionArg
   for (std::int64_t token = 0; token < tokens; ++token) {
     float* const turned = wide.data() + token * cached + rank;
     std::copy_n(q.row(token) + of.plain, of.rotated, turned);
-    turn_at(args.cos_sin, token, args.interleaved, false).rotate(turned);
+    latent_turn(args.cos_sin, token, args.interleaved, false).rotate(turned);
   }
   SegmentShape latent = shape;
   latent.heads = latent.kv_heads = 1, latent.head_dim = cached, latent.own_value_dim = rank;

@@ -1,4 +1,4 @@
-#include "model/blocks/latent_attention_block.hpp"
+#include "model/attention/latent_attention_block.hpp"
 
 namespace pipetrain {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <optional>
 
+#include "model/attention/packed_attention.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/head_norms.hpp"
 #include "model/blocks/normed_projection.hpp"
-#include "model/blocks/packed_attention.hpp"
 #include "model/blocks/projection_norms.hpp"
 #include "model/blocks/residual_projection.hpp"
 
