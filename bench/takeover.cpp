@@ -38,6 +38,7 @@ void add(const TakeoverOutcome& outcome, Tally& tally) {
   tally.started_again += outcome.started_again;
   if (outcome.took_over && !outcome.started_again) tally.seconds[outcome.fault].push_back(outcome.seconds);
   if (!outcome.problem.empty()) fmt::print(stderr, "{}: {}\n", outcome.what, outcome.problem);
+  if (!outcome.took_over && !outcome.started_again) fmt::print(stderr, "{}: the fault came too late\n", outcome.what);
 }
 
 bool report_all(Tally& tally) {

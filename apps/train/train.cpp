@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "actors/training/records/health_watch.hpp"
@@ -96,12 +98,32 @@ struct LedRecords {
   std::unique_ptr<ReportFile> report;  // null: none is requested
 };
 
-// Makes this process, which has followed so far, the one that saves and reports. The process before it has ended, so its
-// locks are free, and the files that it has begun are continued or removed. Returns the notes for the user.
+// Does the work, which locks outputs of the run, once the process that led before has released them: it may need some
+// seconds to notice that the others have gone on without it.
+template <class Work>
+void when_released(const TrainOptions& options, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds longest_end{15};
+  constexpr std::chrono::milliseconds look{100};
+  for (const auto until = Clock::now() + longest_end;; std::this_thread::sleep_for(look)) {
+    try {
+      return placing_errors(options.places, work);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input || Clock::now() > until) throw;
+    }
+  }
+}
+
+// Makes this process, which has followed so far, the one that saves and reports: files that the process before it has begun
+// are continued or removed. Returns the notes for the user.
 std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks) {
   set_line_begin("");
   std::vector<std::string> notes;
-  placing_errors(options.places, [&] { take_outputs(options, locks, notes); });
+  when_released(options, [&] {
+    notes.clear();
+    locks.others.clear();
+    take_outputs(options, locks, notes);
+  });
   prepare_saving(options.run.saving);
   return notes;
 }
@@ -200,7 +222,8 @@ int run_train(const TrainOptions& options) {
       led.emplace(options, begun);
     }
     note_transport(*trainer, notes);
-    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, figures_of(begun), led->report.get()); });
+    const auto open_outputs = [&] { outputs.emplace(options, *trainer, figures_of(begun), led->report.get()); };
+    options.processes.leads() ? placing_errors(options.places, open_outputs) : when_released(options, open_outputs);
     StepLoop loop(options, notes, *trainer, {*outputs, led->records, *watch, locks.save.get()});
     const int status = lead_training(loop, *trainer, joined.get());
     if (record) record->finish();

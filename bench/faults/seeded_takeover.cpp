@@ -74,10 +74,12 @@ bool wait_for_lines(ProgramRun& run, const fs::path& file, std::ptrdiff_t lines)
 // One disturbance: its kind, its step and its processes.
 class Disturbance {
  public:
-  Disturbance(TakeoverFault fault, int processes, Random& random)
+  Disturbance(TakeoverFault fault, const Layout& layout, Random& random)
       : fault_(fault), step_(1 + static_cast<int>(random() % (steps * 3 / 4))), in_update_(random() % 2 == 0) {
-    victim_ = fault == TakeoverFault::coordinator ? 0 : 1 + static_cast<int>(random() % static_cast<unsigned>(processes - 1));
-    other_ = static_cast<int>(random() % static_cast<unsigned>(processes));
+    // There are at least as many ranks as processes that are not spare.
+    const int victims = layout.processes - (fault == TakeoverFault::exit ? layout.spares : 0);
+    victim_ = fault == TakeoverFault::coordinator ? 0 : 1 + static_cast<int>(random() % static_cast<unsigned>(victims - 1));
+    other_ = static_cast<int>(random() % static_cast<unsigned>(layout.processes));
     delay_ = std::chrono::microseconds(random() % 20000);
   }
 
@@ -139,7 +141,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   const fs::path folder = folder_ / fmt::format("run-{}", seed);
   fs::remove_all(folder);
   fs::create_directories(folder);
-  const Disturbance disturbance(outcome.fault, layout.processes, random);
+  const Disturbance disturbance(outcome.fault, layout, random);
   const ProcessMark mark;
   std::vector<std::string> variables{mark.variable()};
   if (const std::string fault = disturbance.variable(); !fault.empty()) variables.push_back(fault);

@@ -62,8 +62,12 @@ class LiveRun {
   void signal(int number) const { ::kill(process_, number); }
   // Returns its exit status; -1: a signal ended it.
   int end_by(int number) {
-    int status = 0;
     signal(number);
+    return wait();
+  }
+  // Waits until it ends by itself; returns likewise.
+  int wait() {
+    int status = 0;
     ::waitpid(std::exchange(process_, 0), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }

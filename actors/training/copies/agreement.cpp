@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "actors/training/copies/buddy_order.hpp"
+
 namespace pipetrain {
 namespace {
 
@@ -121,14 +123,8 @@ std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided) 
   return ranks;
 }
 
-std::vector<int> holders_of(const Mesh& mesh) {
-  std::set<int> holders;
-  for (int rank = 0; rank < mesh.size(); ++rank) holders.insert(mesh.place(rank).process);
-  return {holders.begin(), holders.end()};
-}
-
 bool loses_states_with_process(const Mesh& mesh, bool divided) {
-  if (holders_of(mesh).size() == 1) return false;
+  if (buddy_order(mesh).size() == 1) return false;
   for (int rank = 0; rank < mesh.size(); ++rank)
     if (!mesh.spans_processes(ranks_with_state_of(rank, mesh, divided))) return true;
   return false;

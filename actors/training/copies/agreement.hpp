@@ -37,8 +37,6 @@ struct CopySource {
 
 // Returns a rank of each state that the process runs.
 std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided);
-// Returns the processes that run ranks, in order: each passes its copies on to the next one, and the last to the first.
-std::vector<int> holders_of(const Mesh& mesh);
 // True when the ranks with some state all run in one of several processes.
 bool loses_states_with_process(const Mesh& mesh, bool divided);
 

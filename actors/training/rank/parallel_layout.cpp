@@ -5,6 +5,7 @@
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/copies/agreement.hpp"
+#include "actors/training/copies/buddy_order.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_check.hpp"
 #include "actors/training/job/job_plan.hpp"
@@ -52,7 +53,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       cuts_(mesh()),
       passes_copies_(job.keeps_copies && loses_states_with_process(planned_mesh(mesh(), planned), divides_states(job))) {
   make_groups(job.config.tied_embeddings);
-  if (passes_copies_ && channel) make_buddy_group();
+  if (passes_copies_ && channel) make_buddy_group(channel->control());
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
@@ -84,9 +85,12 @@ void ParallelLayout::make_groups(bool tied) {
   }
 }
 
-void ParallelLayout::make_buddy_group() {
+void ParallelLayout::make_buddy_group(const ControlPlane& control) {
+  std::vector<std::string> hosts;
+  for (int process = 0; process < control.processes(); ++process) hosts.push_back(control.info(process).host);
+  buddy_order_ = pipetrain::buddy_order(mesh(), hosts);
   std::vector<int> members;
-  for (const int process : holders_of(mesh())) members.push_back(mesh().ranks_of(process).front());
+  for (const int process : buddy_order_) members.push_back(mesh().ranks_of(process).front());
   auto handles = world_.group(members, GroupUse::overlaps_compute);
   if (!handles.empty()) buddies_ = std::move(handles.begin()->second);
 }

@@ -51,9 +51,10 @@ class ParallelLayout {
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
   std::vector<std::vector<Block>> chunks_of(int stage) const;
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
-  // Returns the handle of this process's first rank in a group of the first ranks of all processes; null where the job
-  // passes no copies on.
+  // Returns the handle of this process's first rank in a group of the first ranks of the processes that run ranks, in the
+  // order in which they pass copies on; null where the job passes none on, and in a spare process.
   std::shared_ptr<Group> buddy_group() const { return buddies_; }
+  const std::vector<int>& buddy_order() const { return buddy_order_; }  // of processes
   bool passes_copies() const { return passes_copies_; }  // the job passes some on, or would in its planned processes
   Device& first_device() const { return world_.device(world_.ranks().front()); }
   // Returns the setups of the ranks of this part of a stage.
@@ -63,7 +64,7 @@ class ParallelLayout {
 
  private:
   void make_groups(bool tied);
-  void make_buddy_group();
+  void make_buddy_group(const ControlPlane& control);
   // Gives this process's members their handles of a new group.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
   void add_links(RankSetup& setup) const;  // to its neighbours in the pipeline
@@ -78,6 +79,7 @@ class ParallelLayout {
   std::map<int, RankGroups> groups_;        // by rank of this process
   std::map<int, std::size_t> group_bytes_;  // by rank of this process; see RankSetup
   bool passes_copies_;                      // some state is in one process only
+  std::vector<int> buddy_order_;
   std::shared_ptr<Group> buddies_;
 };
 

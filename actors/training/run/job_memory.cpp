@@ -62,7 +62,7 @@ Recomputing least_recomputing(const TrainJob& job, std::size_t free, const Bytes
 
 // Returns advice for making the run smaller. More CPU devices do not help: they share one machine's memory.
 std::string remedies(const TrainJob& job, const Recomputing& recomputing, std::size_t need) {
-  std::string text;
+  std::string text = job.elastic == Elastic::takeover ? "elastic off, " : "";
   if (recomputing.bytes < need)
     text += "recompute full" +
             (recomputing.layers ? " of " + std::to_string(*recomputing.layers) + " or more layers of each stage" : "") +

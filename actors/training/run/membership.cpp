@@ -95,7 +95,7 @@ void Membership::open_buddies() {
     return passed;
   };
   if (!layout_.buddy_group()) return;  // a spare process
-  const std::vector<int> holders = holders_of(mesh);
+  const std::vector<int>& holders = layout_.buddy_order();
   const auto own = std::find(holders.begin(), holders.end(), channel.process());
   BuddyRing::Setup setup;
   setup.ring = layout_.buddy_group();

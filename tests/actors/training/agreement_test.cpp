@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "actors/training/copies/buddy_order.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 
@@ -51,6 +52,13 @@ TEST_CASE("processes that have not begun a step continue from the start", "[take
   REQUIRE(agreement);
   CHECK(agreement->from_start);
   CHECK(agreement->lost == std::vector<int>{3});
+}
+
+TEST_CASE("copies are passed on from host to host", "[takeover]") {
+  const Mesh mesh({.pp = 4}, {{0, 0}, {1, 0}, {3, 0}, {4, 0}});  // process 2 is spare
+  CHECK(buddy_order(mesh) == std::vector<int>{0, 1, 3, 4});
+  CHECK(buddy_order(mesh, {"a", "a", "a", "b", "b"}) == std::vector<int>{0, 3, 1, 4});
+  CHECK(buddy_order(mesh, {"a", "a", "b", "b", "b"}) == std::vector<int>{0, 3, 1, 4});
 }
 
 TEST_CASE("a state that nobody has is named", "[takeover]") {

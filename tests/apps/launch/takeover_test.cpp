@@ -1,10 +1,16 @@
 // Elastic runs, started as users start them, that lose processes.
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "apps/live_run.hpp"
 #include "apps/pipetrain_program.hpp"
+#include "bench/faults/hosts.hpp"
 #include "bench/faults/seeded_takeover.hpp"
 #include "catch.hpp"
 #include "paths.hpp"
+#include "skip.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -31,6 +37,40 @@ TEST_CASE("fifty runs that lose processes at seeded moments end as undisturbed o
     took_over += outcome.took_over ? 1 : 0;
   }
   CHECK(took_over > 25);
+}
+
+TEST_CASE("of a divided network the side with most processes goes on, and the other one ends",
+          "[launch][takeover][slow][alone]") {
+  const bench::Hosts hosts(3);
+  if (!hosts.made()) return test::skip("needs root and ip netns");
+  const std::string small =
+      "--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 2 --dp 3 --zero 1 --steps 120 --log-interval 100000 ";
+  const TempFolder undisturbed;
+  CHECK(run("launch --nproc 3 " + small + "--save '" + undisturbed.path().string() + "'").status == 0);
+  const int cut_off = GENERATE(0, 2);
+  INFO("host " << cut_off);
+  const TempFolder folder;
+  const auto metrics = folder.path() / "metrics.jsonl";
+  std::vector<std::unique_ptr<LiveRun>> runs;
+  for (int host = 0; host < 3; ++host) {
+    const std::string place =
+        "launch --nproc 1 --nnodes 3 --node-rank " + std::to_string(host) + " --master " + hosts.address(0) + ":29500 ";
+    runs.push_back(std::make_unique<LiveRun>(LiveRun::Launcher{"ip netns exec " + hosts.name(host)},
+                                             place + small + "--elastic takeover --metrics '" + metrics.string() +
+                                                 "' --save '" + (folder.path() / "run").string() + "'",
+                                             "PIPETRAIN_TOKEN=0123456789abcdef0123456789abcdef"));
+  }
+  runs.front()->wait_until([&] {
+    const std::string lines = read_file(metrics);
+    return std::count(lines.begin(), lines.end(), '\n') >= 20;
+  });
+  hosts.link(cut_off, false);
+  for (int host = 0; host < 3; ++host) {
+    INFO("host " << host << ": " << runs[static_cast<std::size_t>(host)]->err());
+    CHECK((runs[static_cast<std::size_t>(host)]->wait() == 0) == (host != cut_off));
+  }
+  const std::string model = "model/model.safetensors";
+  CHECK(read_file(folder.path() / "run" / model) == read_file(undisturbed.path() / model));
 }
 
 TEST_CASE("a dry run states the memory and the traffic of copies", "[launch][takeover]") {

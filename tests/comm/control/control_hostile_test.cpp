@@ -10,7 +10,9 @@
 #include "catch.hpp"
 #include "comm/control/control_fixture.hpp"
 #include "comm/control/raw_peer.hpp"
+#include "comm/control/standby_socket.hpp"
 #include "comm/control/token.hpp"
+#include "comm/process_handles.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -154,6 +156,39 @@ TEST_CASE("10,000 random and malformed messages neither end a run, nor disturb i
   talk(9500);
   run.check_unaffected();
   CHECK(resident_bytes() < before + most_growth);
+}
+
+TEST_CASE("10,000 malformed and stale messages to a gathering admit nobody, and its members still begin",
+          "[control][hostile][takeover]") {
+  Planes before = join_all(3, quick_settings());
+  const auto handles = std::make_shared<ProcessHandles>(*before[0]);
+  leave_all(before);
+  const auto standby = std::make_shared<StandbySocket>("127.0.0.1");
+  const auto gathering_of = [&](int process) {  // process 1 was left out of the membership that ended
+    Rendezvous rendezvous = rendezvous_of(process, 3, standby->port());
+    rendezvous.timeout = std::chrono::seconds(60);
+    Gathering& gathering = rendezvous.gathering.emplace();
+    gathering.members = {0, 2};
+    gathering.handles = handles;
+    gathering.standby = standby;
+    gathering.half_wins = [] { return false; };
+    gathering.patience = std::chrono::seconds(60);
+    return rendezvous;
+  };
+  Planes planes(2);
+  std::jthread leader([&] { planes[0] = control::join_processes(gathering_of(0), quick_settings()); });
+  Malformed malformed(20261126);
+  for (int i = 0; i < 10000; ++i) RawPeer(standby->port()).send(malformed.conversation());
+  RawPeer stale(standby->port());
+  stale.greet(gathering_of(1));
+  CHECK_THAT(stale.refusal(), Contains("the others went on without this process"));
+  planes[1] = control::join_processes(gathering_of(2), quick_settings());
+  leader.join();
+  in_threads(2, [&](int process) {
+    CHECK(planes[static_cast<std::size_t>(process)]->process() == process);
+    CHECK(planes[static_cast<std::size_t>(process)]->exchange("still here", {}).size() == 2);
+  });
+  leave_all(planes);
 }
 
 TEST_CASE("100 connections that never show the token neither keep others out nor stay", "[control][hostile]") {
