@@ -83,12 +83,13 @@ void write_deepseek(const ModelConfig& config, Json& text) {
   write_decoder(config, text);
   write_latent_attention(config, text);
   text["attention_bias"] = false;
-  write_experts(config, deepseek_names, text);
+  text["n_routed_experts"] = config.experts.count;
+  text["num_experts_per_tok"] = config.experts.chosen;
+  if (config.router_losses.balance != 0) text["router_aux_loss_coef"] = config.router_losses.balance;
   text["moe_intermediate_size"] = config.experts.intermediate;
   text["n_shared_experts"] = config.experts.shared_intermediate / config.experts.intermediate;
   text["routed_scaling_factor"] = config.experts.scores.scale;
   text["first_k_dense_replace"] = std::ssize(config.experts.dense_layers);
-  text["moe_layer_freq"] = 1;
   text["n_group"] = config.experts.scores.groups;
   text["topk_group"] = config.experts.scores.chosen_groups;
   text["norm_topk_prob"] = config.experts.normalised;

@@ -117,10 +117,9 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
-      {sinks, "learned logits of heads (GPT-OSS)", "model", [](const Run& run) { return asked_if(run.job.config.sinks); }},
-      {latent_attention, "latent attention (DeepSeek)", "model",
-       [](const Run& run) { return asked_if(run.job.config.latent.has_value()); }},
-      {sigmoid_router, "routers of sigmoids (DeepSeek-V3)", "model",
+      {sinks, "GPT-OSS", "model", [](const Run& run) { return asked_if(run.job.config.sinks); }},
+      {latent_attention, "DeepSeek", "model", [](const Run& run) { return asked_if(run.job.config.latent.has_value()); }},
+      {sigmoid_router, "DeepSeek-V3", "model",
        [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0 && run.job.config.experts.scores.sigmoid); }},
       {router_z_loss, "{moe-z-loss}", "moe-z-loss",
        [](const Run& run) {
