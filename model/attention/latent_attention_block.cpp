@@ -44,7 +44,8 @@ LatentAttentionBlock::LatentAttentionBlock(const ModelConfig& config, const Bloc
       attention_(config, parameters.block.layer, tp),
       norm_(config),
       out_(config, {TensorRole::attention_out_weight},
-           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {}
+           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual},
+           LowRankAdapter::of(config, parameters.block, TensorRole::attention_out_weight, tp)) {}
 
 std::unique_ptr<BlockCompute::Saved> LatentAttentionBlock::make_saved() const { return std::make_unique<LatentSaved>(); }
 
