@@ -18,7 +18,9 @@
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
 #include "ops/arguments.hpp"
+#include "ops/eight_bit.hpp"
 #include "ops/segment_shape.hpp"
+#include "ops/tensor_update.hpp"
 #include "ops/update.hpp"
 
 namespace pipetrain {
@@ -48,7 +50,7 @@ using Operation =
           SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
           SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
           OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
-          ExpertBiasArgs, ExpertBiasBackwardArgs>;
+          ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs>;
 
 class Ops {
  public:
@@ -264,6 +266,10 @@ class Ops {
   // round(weight, rounded) if `rounded` is given, in one pass if that is faster. A preview writes `rounded`
   // alone, with the bits that the step would give.
   void update(const UpdateArgs& args) { enqueue(args); }
+  // The same for AdamW with moments in 8 bits.
+  void eight_bit_update(const EightBitUpdateArgs& args) { enqueue(args); }
+  // One step of an optimizer that updates a whole tensor at once. Throws Error(unavailable) on devices other than CPUs.
+  void tensor_update(const TensorUpdateArgs& args) { enqueue(args); }
   // target [same length] bf16, f16 or f32 (a copy) = source f32, rounded to nearest even: the copy of fp32
   // master weights that matrix products read.
   void round(const Tensor& source, const Tensor& target) { enqueue(RoundArgs{source, target}); }

@@ -2,7 +2,7 @@
 // and the GPU's. A rule has two parts: the settings of one step, an alternative of UpdateRule, and the function
 // of one weight, its gradient and its states, which rule_of() makes from them.
 //
-// A backend passes its own `Math`, a type of an unnamed namespace: the rules are compiled for different
+// A backend passes its own `Math`, a type that no other backend uses: the rules are compiled for different
 // processors, and no two backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) =
 // a x + b y, mean_square(b, v, x) = b v + (1 - b) x^2 and scaled_quotient(s, x, y) = s x / y, whose roundings
 // differ from backend to backend but never within one.
@@ -95,7 +95,67 @@ LionRule<Math> rule_of(const Lion& settings) {
   return LionRule<Math>(settings);
 }
 
-using UpdateRule = std::variant<AdamW, Lion>;
+// Gradient descent with momentum and decay in the gradient, as torch.optim.SGD defines them (without dampening).
+struct Sgd {
+  float lr = 0, momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+  float grad_scale = 1;  // as in AdamW
+};
+
+template <class Math>
+class SgdRule {
+ public:
+  static constexpr std::size_t states = 1;  // the momentum
+
+  explicit SgdRule(const Sgd& s)
+      : lr_(s.lr), momentum_(s.momentum), decay_(s.weight_decay), grad_scale_(s.grad_scale), nesterov_(s.nesterov) {}
+
+  // With d = g + weight_decay w: m becomes momentum m + d, and the new weight is w - lr m, or w - lr (d + momentum m).
+  PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m) const {
+    const float descent = Math::weighted_sum(decay_, weight, grad_scale_, grad);
+    m = Math::weighted_sum(momentum_, m, 1.0F, descent);
+    const float step = nesterov_ ? Math::weighted_sum(momentum_, m, 1.0F, descent) : m;
+    return Math::weighted_sum(1.0F, weight, -lr_, step);
+  }
+
+ private:
+  float lr_, momentum_, decay_, grad_scale_;
+  bool nesterov_;
+};
+
+template <class Math>
+SgdRule<Math> rule_of(const Sgd& settings) {
+  return SgdRule<Math>(settings);
+}
+
+// Sgd without momentum, which keeps no state.
+struct PlainSgd {
+  float lr = 0, weight_decay = 0;
+  float grad_scale = 1;  // as in AdamW
+};
+
+template <class Math>
+class PlainSgdRule {
+ public:
+  static constexpr std::size_t states = 0;
+
+  explicit PlainSgdRule(const PlainSgd& s) : lr_(s.lr), decay_(s.weight_decay), grad_scale_(s.grad_scale) {}
+
+  // Returns the new weight: w - lr (g + weight_decay w).
+  PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad) const {
+    return Math::weighted_sum(1.0F, weight, -lr_, Math::weighted_sum(decay_, weight, grad_scale_, grad));
+  }
+
+ private:
+  float lr_, decay_, grad_scale_;
+};
+
+template <class Math>
+PlainSgdRule<Math> rule_of(const PlainSgd& settings) {
+  return PlainSgdRule<Math>(settings);
+}
+
+using UpdateRule = std::variant<AdamW, Lion, Sgd, PlainSgd>;
 constexpr std::size_t most_update_states = 2;
 
 // All tensors have one length. The weight and the states are f32 and change in place.

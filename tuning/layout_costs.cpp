@@ -6,7 +6,6 @@
 #include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
 #include "model/fp8_weights.hpp"
-#include "model/optimizer/optimizer.hpp"
 
 namespace pipetrain {
 
@@ -18,11 +17,6 @@ namespace {
 constexpr double gradient_bytes = sizeof(float);
 
 double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
-
-// Returns the bytes of the optimizer's states for each weight.
-double state_bytes(const LayoutRequest& request) {
-  return static_cast<double>(make_optimizer(request.optimizer)->states().size() * sizeof(float));
-}
 
 // bf16 keeps rounded weights in addition to those that the optimizer updates.
 double rounded_bytes(const LayoutRequest& request) {
@@ -299,18 +293,17 @@ double LayoutCosts::norm_seconds(const HeldParameters& own) const {
                   own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
 }
 
-// The bytes that a step of the optimizer moves: it reads weights, gradients and its states, and writes all but the
-// gradients. Offloaded states and masters are fetched and stored meanwhile, both ways at once, and offloaded gradients
-// are fetched; offloaded weights that operations read are stored, and fetched first where they have no masters.
+// A step of the optimizer multiplies matrices, and moves bytes: it reads weights, gradients and its states, and writes all but
+// the gradients. Offloaded states and masters are fetched and stored meanwhile, both ways at once, and offloaded gradients are
+// fetched; offloaded weights that operations read are stored, and fetched first where they have no masters.
 double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
-  const double kept = state_bytes(request_);
-  const double seconds = own.trained * (2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+  const double kept = optimizer_.state_bytes, moved = 2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_);
+  const double seconds = own.trained * (moved / request_.speed.memory_rate + optimizer_.flops / request_.speed.flops);
   const bool masters = rounded_bytes(request_) > 0;
   const double states = request_.offload.optimizer ? kept + (masters ? sizeof(float) : 0) : 0;
   const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
-  const double out = own.trained * (states + operands);
   const double in = own.trained * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
-  return std::max(seconds, std::max(in, out) / request_.speed.offload_rate);
+  return std::max(seconds, std::max(in, own.trained * (states + operands)) / request_.speed.offload_rate);
 }
 
 std::vector<schedules::Link> LayoutCosts::edges(const Layout& layout) const {
@@ -368,7 +361,7 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.copies() : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
-  const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : state_bytes(request_) + masters),
+  const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : optimizer_.state_bytes + masters),
                gradients = kept(zero.divides_grads(), gradient_bytes),
                operands = kept(zero.divides_weights(), request_.offload.parameters ? 0 : activation_bytes(request_));
   double most = 0;

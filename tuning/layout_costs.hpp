@@ -11,6 +11,7 @@
 #include "schedules/simulate/cost.hpp"
 #include "tuning/host_links.hpp"
 #include "tuning/layout_search.hpp"
+#include "tuning/optimizer_costs.hpp"
 
 namespace pipetrain {
 
@@ -101,6 +102,7 @@ class LayoutCosts {
 
   const LayoutRequest& request_;
   HostLinks links_;
+  OptimizerCosts optimizer_ = optimizer_costs(request_.optimizer, request_.config);
   // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
   mutable std::array<std::vector<std::optional<BlockFigures>>, block_kinds> figures_;
   // The kind of recomputation, and the number of layers.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -177,8 +178,15 @@ void check_learning_rate(const OptionValues& values, LearningRateSettings& rate)
 }
 
 void check_optimizer(const OptionValues& values, const OptimizerSettings& optimizer) {
-  if (values.given("adam-eps") && default_settings(optimizer.name).eps == 0)
-    values.fail("adam-eps", fmt::format("the optimizer {} has no epsilon; leave it out", optimizer.name));
+  for (const SettingRow& row : setting_table()) {
+    const auto uses = [&](const std::string& name) { return optimizer_uses(name, row.name); };
+    if (!values.given(row.name) || uses(optimizer.name)) continue;
+    const auto names = optimizer_names();
+    if (std::any_of(names.begin(), names.end(), uses))
+      values.fail(row.name, fmt::format("the optimizer {} has no such factor; leave it out", optimizer.name));
+  }
+  if (optimizer.nesterov && optimizer.momentum == 0)
+    values.fail("nesterov", "there is no momentum; give --momentum, or leave it out");
 }
 
 void read_watch(const OptionValues& values, WatchSettings& watch) {

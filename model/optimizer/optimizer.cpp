@@ -1,5 +1,6 @@
 #include "model/optimizer/optimizer.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 #include "core/error.hpp"
@@ -26,10 +27,57 @@ UpdateRule lion_rule(const OptimizerSettings& settings, const OptimizerStep& ste
               .grad_scale = step.grad_scale};
 }
 
+UpdateRule sgd_rule(const OptimizerSettings& settings, const OptimizerStep& step) {
+  if (settings.momentum == 0)
+    return PlainSgd{.lr = step.lr, .weight_decay = settings.weight_decay, .grad_scale = step.grad_scale};
+  return Sgd{.lr = step.lr,
+             .momentum = settings.momentum,
+             .weight_decay = settings.weight_decay,
+             .nesterov = settings.nesterov,
+             .grad_scale = step.grad_scale};
+}
+
+bool has_momentum(const OptimizerSettings& settings) { return settings.momentum != 0; }
+
+// The defaults are those of the sources that ops/update.hpp and ops/tensor_update.hpp name; AdamW's factors in Muon are
+// AdamW's.
 const std::vector<OptimizerKind>& optimizers() {
+  using enum Granularity;
+  const std::vector<std::string> moments = {"exp_avg", "exp_avg_sq"}, of_adam = {"beta1", "beta2", "adam-eps"};
   static const std::vector<OptimizerKind> table = {
-      {{}, Granularity::element, {"exp_avg", "exp_avg_sq"}, adamw_rule},
-      {{.name = "lion", .beta2 = 0.99F, .eps = 0}, Granularity::element, {"exp_avg"}, lion_rule},
+      {{}, element, moments, adamw_rule, of_adam},
+      {{.name = "lion", .beta2 = 0.99F}, element, {"exp_avg"}, lion_rule, {"beta1", "beta2"}},
+      {.defaults = {.name = "sgd", .weight_decay = 0},
+       .states = {"momentum_buffer"},
+       .rule = sgd_rule,
+       .settings = {"momentum", "nesterov"},
+       .keeps_states = has_momentum},
+      {{.name = "adamw-8bit", .beta2 = 0.999F, .weight_decay = 0.01F}, block, moments, adamw_rule, of_adam},
+      {{.name = "adafactor", .eps = 1.1920929e-7F, .weight_decay = 0},
+       matrix,
+       {"row_var", "col_var", "variance"},
+       nullptr,
+       {"beta2-decay", "adam-eps", "eps2", "clip-threshold"},
+       &adafactor_kind},
+      {{.name = "came", .beta2 = 0.999F, .eps = 1e-30F, .weight_decay = 0, .eps2 = 1e-16F},
+       matrix,
+       {"exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"},
+       nullptr,
+       {"beta1", "beta2", "beta3", "adam-eps", "eps2", "clip-threshold"},
+       &came_kind},
+      {{.name = "lamb", .beta2 = 0.999F, .eps = 1e-6F, .weight_decay = 0.01F}, matrix, moments, nullptr, of_adam, &lamb_kind},
+      {{.name = "galore", .beta2 = 0.999F, .eps = 1e-6F, .weight_decay = 0},
+       matrix,
+       {"exp_avg", "exp_avg_sq", "projector"},
+       adamw_rule,
+       {"beta1", "beta2", "adam-eps", "galore-rank", "galore-update-proj-gap", "galore-scale"},
+       &galore_kind},
+      {{.name = "muon", .momentum = 0.95F, .nesterov = true},
+       matrix,
+       {"momentum_buffer", "exp_avg", "exp_avg_sq"},
+       adamw_rule,
+       {"momentum", "nesterov", "muon-adjust-lr", "beta1", "beta2", "adam-eps"},
+       &muon_kind},
   };
   return table;
 }
@@ -44,6 +92,21 @@ const OptimizerKind& kind_of(const std::string& name) {
 
 }  // namespace
 
+Optimizer::Optimizer(const OptimizerKind& kind, const OptimizerSettings& settings) : kind_(kind), settings_(settings) {
+  if (kind_.keeps_states != nullptr && !kind_.keeps_states(settings)) kind_.states.clear();
+}
+
+double Optimizer::state_bytes(const SteppedTensor& tensor) const {
+  const auto elements = static_cast<double>(tensor.shape.elements());
+  const double each = kind_.granularity == Granularity::block && tensor.shape.elements() >= least_eight_bit_elements
+                          ? 1 + sizeof(float) / static_cast<double>(eight_bit_block)
+                          : sizeof(float);
+  if (kind_.granularity != Granularity::matrix) return static_cast<double>(kind_.states.size()) * elements * each;
+  double bytes = 0;
+  for (const Shape& shape : state_shapes(tensor)) bytes += static_cast<double>(shape.elements()) * sizeof(float);
+  return bytes;
+}
+
 UpdateRule Optimizer::rule(const OptimizerStep& step, bool decays) const {
   OptimizerSettings own = settings_;
   if (!decays) own.weight_decay = 0;
@@ -57,6 +120,11 @@ std::vector<std::string> optimizer_names() {
 }
 
 OptimizerSettings default_settings(const std::string& name) { return kind_of(name).defaults; }
+
+bool optimizer_uses(const std::string& name, const std::string& setting) {
+  const auto& used = kind_of(name).settings;
+  return std::find(used.begin(), used.end(), setting) != used.end();
+}
 
 std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings) {
   return std::make_unique<Optimizer>(kind_of(settings.name), settings);

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/optimizer/optimizer_settings.hpp"
+#include "model/optimizer/tensor_optimizer.hpp"
 #include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
@@ -16,32 +18,31 @@ namespace pipetrain {
 // The name of the weights among the states of a rank; the others are Optimizer::states().
 inline constexpr const char* weights_state = "weights";
 
-// The values that change from step to step.
-struct OptimizerStep {
-  float lr = 0;
-  std::int64_t step = 1;  // counts applied steps, from 1
-  float grad_scale = 1;   // the clipping factor, applied to the gradient first
-};
-
 // The smallest unit on which an optimizer can work.
 enum class Granularity {
   element,  // any element independently, so that parts of a tensor may be stepped anywhere
-  matrix,   // whole matrices: neither replicas, nor tensor-parallel ranks, nor offloaded blocks may cut them
+  block,    // blocks of 256 elements of a rank's slice, whose moments share a scale (ops/eight_bit.hpp)
+  matrix,   // whole tensors: neither replicas, nor tensor-parallel ranks, nor offloaded blocks may cut them
 };
 
 // A row of the table: the properties that distinguish one optimizer from another.
 struct OptimizerKind {
-  OptimizerSettings defaults;  // its name, and its default settings; eps 0: it has no eps
+  OptimizerSettings defaults;  // its name, and its default settings
   Granularity granularity = Granularity::element;
-  // The names of the states, which are also names in checkpoint files; each has one f32 number a weight and starts at zero.
+  // The names of the states, which are also names in checkpoint files. They start at zero. Each has one number a weight, in f32
+  // in checkpoints, unless `tensors` says otherwise.
   std::vector<std::string> states;
+  // The rule of elements and blocks; null where every tensor has a rule of its own.
   UpdateRule (*rule)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
+  std::vector<std::string> settings;    // the names of the run's settings that it uses, besides the weight decay
+  const TensorKind* tensors = nullptr;  // of an optimizer of whole tensors
+  bool (*keeps_states)(const OptimizerSettings& settings) = nullptr;  // null: it always does
 };
 
 // Immutable, hence thread-safe.
 class Optimizer {
  public:
-  Optimizer(const OptimizerKind& kind, const OptimizerSettings& settings) : kind_(kind), settings_(settings) {}
+  Optimizer(const OptimizerKind& kind, const OptimizerSettings& settings);
 
   const std::string& name() const { return kind_.defaults.name; }
   Granularity granularity() const { return kind_.granularity; }
@@ -49,14 +50,27 @@ class Optimizer {
   // decays: whether weight decay applies.
   UpdateRule rule(const OptimizerStep& step, bool decays) const;
 
+  // For Granularity::matrix: see TensorKind.
+  std::vector<Shape> state_shapes(const SteppedTensor& tensor) const { return kind_.tensors->states(settings_, tensor); }
+  std::optional<TensorRule> tensor_rule(const OptimizerStep& step, const SteppedTensor& tensor) const {
+    return kind_.tensors->rule(settings_, step, tensor);
+  }
+  // Returns the bytes that all states of a tensor take on a device that holds all of it.
+  double state_bytes(const SteppedTensor& tensor) const;
+
  private:
   OptimizerKind kind_;
   OptimizerSettings settings_;
 };
 
+// Tensors of fewer elements have moments in fp32 under an optimizer of blocks, as in bitsandbytes.
+inline constexpr std::int64_t least_eight_bit_elements = 4096;
+
 std::vector<std::string> optimizer_names();
 // Returns the default settings of the optimizer of this name. Throws as make_optimizer.
 OptimizerSettings default_settings(const std::string& name);
+// Returns true if the optimizer of this name uses the setting, such as "beta1". Throws as make_optimizer.
+bool optimizer_uses(const std::string& name, const std::string& setting);
 // Throws Error(input) for an unknown name, with a list of the known ones.
 std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings);
 

@@ -56,37 +56,60 @@ ByGrads parameters_by_grads(const ParameterLayout& layout) {
   return parameters;
 }
 
-// Returns the offsets at which the unit may be cut, in elements from its beginning, rising.
-std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUnit& unit) {
-  std::vector<std::int64_t> begins;
-  const auto end = std::lower_bound(parameters.begin(), parameters.end(), unit.grads + unit.weights.size(), begins_before);
-  for (auto one = std::lower_bound(parameters.begin(), end, unit.grads, begins_before); one != end; ++one) {
-    const auto elements = static_cast<std::size_t>((*one)->local.elements());
-    for (std::size_t at = 0; at < elements; at += norm_block_elements)
-      begins.push_back(static_cast<std::int64_t>((*one)->grad_offset - unit.grads + at));
+// A place at which a unit may be cut: the offset from its beginning, and the elements of all tensor-parallel ranks before it,
+// which say how even a cut is.
+struct CutPlace {
+  std::int64_t offset = 0, before = 0;
+};
+
+// Returns the places in rising order, with the unit's end.
+std::vector<CutPlace> cut_places(const ByGrads& parameters, const ShardUnit& unit, ShardCuts cuts) {
+  std::vector<CutPlace> places;
+  const auto first = std::lower_bound(parameters.begin(), parameters.end(), unit.grads, begins_before);
+  const auto end = std::lower_bound(first, parameters.end(), unit.grads + unit.weights.size(), begins_before);
+  const auto length = static_cast<std::int64_t>(unit.weights.size());
+  if (cuts == ShardCuts::tensors) {
+    // Ranks cut alike, because they know the whole tensors; the first slice of each counts.
+    std::int64_t before = 0;
+    for (auto one = first; one != end; ++one) {
+      if (one != first && (*std::prev(one))->name == (*one)->name) continue;
+      places.push_back({static_cast<std::int64_t>((*one)->grad_offset - unit.grads), before});
+      before += (*one)->full.elements();
+    }
+    places.push_back({length, before});
+    return places;
   }
-  std::sort(begins.begin(), begins.end());
-  return begins;
+  for (auto one = first; one != end; ++one) {
+    const auto elements = static_cast<std::size_t>((*one)->local.elements());
+    for (std::size_t at = 0; at < elements; at += norm_block_elements) {
+      const auto begin = static_cast<std::int64_t>((*one)->grad_offset - unit.grads + at);
+      places.push_back({begin, begin});
+    }
+  }
+  std::sort(places.begin(), places.end(), [](const CutPlace& a, const CutPlace& b) { return a.offset < b.offset; });
+  places.push_back({length, length});
+  return places;
 }
 
 // By replica: the distance by which the cuts so far lie after their even positions, which later units make up for.
 using Surplus = std::vector<double>;
 
-void cut(ShardUnit& unit, std::vector<std::int64_t> places, Surplus& surplus, bool alone) {
-  const auto total = static_cast<std::int64_t>(unit.weights.size());
-  places.push_back(total);
+void cut(ShardUnit& unit, const std::vector<CutPlace>& places, Surplus& surplus, bool alone) {
+  const auto total = static_cast<double>(places.back().before);
   const std::size_t replicas = surplus.size();
+  CutPlace last;
   unit.cuts.assign(1, 0);
   for (std::size_t replica = 1; replica < replicas; ++replica) {
-    const double even = static_cast<double>(total) * static_cast<double>(replica) / static_cast<double>(replicas);
+    const double even = total * static_cast<double>(replica) / static_cast<double>(replicas);
     const double wanted = alone ? even : even - surplus[replica];
-    const auto distance = [wanted](std::int64_t place) { return std::abs(static_cast<double>(place) - wanted); };
+    const auto distance = [wanted](const CutPlace& place) { return std::abs(static_cast<double>(place.before) - wanted); };
     const auto nearest = std::min_element(places.begin(), places.end(),
-                                          [&](std::int64_t a, std::int64_t b) { return distance(a) < distance(b); });
-    unit.cuts.push_back(std::max(*nearest, unit.cuts.back()));
-    surplus[replica] += static_cast<double>(unit.cuts.back()) - even;
+                                          [&](const CutPlace& a, const CutPlace& b) { return distance(a) < distance(b); });
+    if (nearest->offset > last.offset) last = *nearest;
+    unit.cuts.push_back(last.offset);
+    surplus[replica] += static_cast<double>(last.before) - even;
   }
-  unit.cuts.push_back(total);
+  unit.cuts.push_back(places.back().offset);
 }
 
 // Returns the unit of the table whose weights the copy uses.
@@ -100,7 +123,7 @@ const ShardUnit& table_of(const std::vector<ShardUnit>& units, const ShardUnit& 
 
 }  // namespace
 
-std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) {
+std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas, ShardCuts cuts) {
   const std::vector<Placed> placed = placed_tensors(layout);
   const ByGrads parameters = parameters_by_grads(layout);
   std::vector<ShardUnit> units;
@@ -125,7 +148,8 @@ std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) 
     if (unit.tied_copy) {
       unit.cuts = table_of(units, unit).cuts;
     } else {
-      cut(unit, block_begins(parameters, unit), surplus, has_copies || of_words(begin.tensor->role));
+      cut(unit, cut_places(parameters, unit, cuts), surplus,
+          (has_copies && cuts == ShardCuts::norm_blocks) || of_words(begin.tensor->role));
     }
     units.push_back(std::move(unit));
   }

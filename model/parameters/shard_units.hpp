@@ -17,6 +17,12 @@ namespace pipetrain {
 
 inline constexpr std::size_t norm_block_elements = 65536;  // as Ops::square_sums
 
+// The places at which a unit may be cut.
+enum class ShardCuts {
+  norm_blocks,  // the beginnings of norm blocks
+  tensors,      // the beginnings of logical tensors, each of which one replica owns whole
+};
+
 struct ShardUnit {
   Region weights;                  // its region of the weight arena
   std::size_t grads = 0;           // its first element in the gradient arena, where it has the same length
@@ -36,9 +42,9 @@ struct ShardUnit {
 };
 
 // Every element of the layout's gradient arena belongs to one unit, in its order. Over all units together, the
-// ranges of all replicas have equal length up to about a norm block. The cuts of a token table depend on the
-// table alone, since another stage may hold it too and must cut it alike. Pure.
-std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas);
+// ranges of all replicas have equal length up to about a norm block, or up to about a tensor. The cuts of a token table depend
+// on the table alone, since another stage may hold it too and must cut it alike. Pure.
+std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas, ShardCuts cuts = ShardCuts::norm_blocks);
 
 // A range of one parameter's local slice, dense, beginning at a norm block.
 struct HeldPart {

@@ -110,6 +110,16 @@ class Pieces {
     if (covered != axis_end(pieces_.front())) refuse(pieces_.back(), "the rest of it is in no file");
   }
 
+  // Checks the pieces of a tensor of this shape, or a single piece, whose shape the tensor has.
+  void check_or_take(const Shape& full) {
+    const TensorPiece& piece = pieces_.front().piece;
+    if (pieces_.size() > 1 || piece.axis >= 0 || piece.elements) return check(full);
+    const auto& dims = pieces_.front().file->header.entries().at(pieces_.front().name).shape;
+    if (dims.empty() || dims.size() > 2 || (piece.transposed && dims.size() != 2))
+      refuse(pieces_.front(), "is neither a vector nor a matrix");
+    full_ = dims.size() == 1 ? Shape{dims[0]} : piece.transposed ? Shape{dims[1], dims[0]} : Shape{dims[0], dims[1]};
+  }
+
   void load(const Parameter& wanted, float* out) const {
     if (!(wanted.full == full_)) refuse(pieces_.front(), fmt::format("is of shape {} there", to_string(full_)));
     const std::int64_t length = wanted.split_axis < 0 ? 0 : slice_length(wanted);
@@ -191,9 +201,10 @@ class PiecewiseTensors : public WeightSource {
  public:
   void add(Located at) { tensors_[at.piece.tensor].add(std::move(at)); }
 
-  void check(const ModelConfig& config, const std::string& state, const fs::path& where) {
+  void check(const ModelConfig& config, const std::string& state, const fs::path& where, StateShapes shapes) {
     folder_ = where;
     std::size_t known = 0;
+    if (shapes == StateShapes::own && state != weights_name) return check_own(config, state);
     for (const NamedShape& tensor : tensors_of_state(config, state)) {
       const auto found = tensors_.find(tensor.name);
       if (found == tensors_.end())
@@ -214,6 +225,16 @@ class PiecewiseTensors : public WeightSource {
   }
 
  private:
+  void check_own(const ModelConfig& config, const std::string& state) {
+    std::size_t known = 0;
+    for (const NamedShape& tensor : tensors_of_state(config, state)) {
+      const auto found = tensors_.find(tensor.name);
+      if (found == tensors_.end()) continue;
+      found->second.check_or_take(tensor.shape);
+      ++known;
+    }
+    if (known != tensors_.size()) refuse_unknown(config, state, folder_);
+  }
   [[noreturn]] void refuse_unknown(const ModelConfig& config, const std::string& state, const fs::path& where) const {
     auto unknown = tensors_;
     for (const NamedShape& tensor : tensors_of_state(config, state)) unknown.erase(tensor.name);
@@ -270,10 +291,11 @@ States read_states(const std::vector<fs::path>& files) {
 }  // namespace
 
 std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
-                                                                            const std::vector<fs::path>& files) {
+                                                                            const std::vector<fs::path>& files,
+                                                                            StateShapes shapes) {
   std::map<std::string, std::shared_ptr<const WeightSource>> sources;
   for (auto& [name, state] : read_states(files)) {
-    state->check(config, name, files.front().parent_path());
+    state->check(config, name, files.front().parent_path(), shapes);
     sources[name] = std::move(state);
   }
   return sources;
@@ -283,7 +305,7 @@ std::shared_ptr<const WeightSource> piecewise_weights(const ModelConfig& config,
   const States states = read_states(files);
   const auto found = states.find(std::string(weights_name));
   if (found == states.end()) return nullptr;
-  found->second->check(config, found->first, files.front().parent_path());
+  found->second->check(config, found->first, files.front().parent_path(), StateShapes::of_weights);
   return found->second;
 }
 

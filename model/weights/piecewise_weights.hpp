@@ -18,12 +18,18 @@ bool is_rank_file(const std::string& name);
 // Returns the rank files of a folder, by name; none if it cannot be read.
 std::vector<std::filesystem::path> rank_files(const std::filesystem::path& folder);
 
+// The shapes of states other than the weights.
+enum class StateShapes {
+  of_weights,  // each state has the shapes of the weights
+  own,         // a tensor may lack a state, or have it in another shape, as one piece
+};
 // Returns the sources of all states that the files hold, by name. Each must have every element of every logical
 // tensor of the model exactly once, except frozen tensors (ModelConfig::trained), which have weights alone, or
 // nothing where the model has adapters.
 // Throws Error(input) that names file and tensor otherwise.
 std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
-                                                                            const std::vector<std::filesystem::path>& files);
+                                                                            const std::vector<std::filesystem::path>& files,
+                                                                            StateShapes shapes = StateShapes::of_weights);
 // Returns the weights alone, whatever other states the files hold; null if they hold no weights. Throws likewise.
 std::shared_ptr<const WeightSource> piecewise_weights(const ModelConfig& config,
                                                       const std::vector<std::filesystem::path>& files);

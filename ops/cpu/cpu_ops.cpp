@@ -192,6 +192,8 @@ class CpuOps final : public Ops {
   void compute(const ExchangeRowsArgs& a) { a.group->all_to_all(stream_, a.exchange); }
 
   void compute(const UpdateArgs& a) { enqueue(cpu::update, a); }
+  void compute(const EightBitUpdateArgs& a) { enqueue(cpu::eight_bit_update, a); }
+  void compute(const TensorUpdateArgs& a) { enqueue(cpu::tensor_update, a); }
   void compute(const RoundArgs& a) { enqueue(cpu::round, a.source, a.target); }
   void compute(const SquareSumArgs& a) {
     const ArenaScope scope(*workspace_);

@@ -4,19 +4,13 @@
 #include <utility>
 
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/optimizers/host_math.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 
 namespace pipetrain::cpu {
 
 namespace {
-
-struct HostMath {
-  static float root(float value) { return std::sqrt(value); }
-  static float weighted_sum(float a, float x, float b, float y) { return a * x + b * y; }
-  static float mean_square(float beta, float mean, float value) { return beta * mean + (1.0F - beta) * value * value; }
-  static float scaled_quotient(float factor, float dividend, float divisor) { return factor * dividend / divisor; }
-};
 
 // The number of elements that are updated at once. A step and its preview cut every tile alike and call one
 // function, because the compiler may contract products and sums differently at each place of the code.
@@ -45,7 +39,7 @@ void step(const Rule& rule, const UpdateRange<sizeof...(index)>& range, std::ind
 template <class Rule>
 void update_elements(const UpdateArgs& args, const Rule& rule, std::int64_t begin, std::int64_t end) {
   constexpr std::size_t states = Rule::states;
-  alignas(64) float weights[range_elements], copies[states][range_elements];
+  alignas(64) float weights[range_elements], copies[std::max<std::size_t>(states, 1)][range_elements];
   for (std::int64_t at = begin; at < end; at += range_elements) {
     UpdateRange<states> range{std::min(range_elements, end - at), args.weight.as<float>() + at, args.grad.as<float>() + at, {}};
     for (std::size_t i = 0; i < states; ++i) range.state[i] = args.states[i].template as<float>() + at;

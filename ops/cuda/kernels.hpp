@@ -129,6 +129,8 @@ void preference_scales(cudaStream_t stream, const PreferenceScalesArgs& args);
 
 // update.cu
 void update(cudaStream_t stream, const UpdateArgs& args);
+// eight_bit_update.cu
+void eight_bit_update(cudaStream_t stream, const EightBitUpdateArgs& args);
 
 // elementwise.cu
 void scale(cudaStream_t stream, const ScaleArgs& args);

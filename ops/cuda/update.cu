@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ops/cuda/device_math.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -9,26 +10,15 @@
 namespace pipetrain::cuda {
 namespace {
 
-struct DeviceMath {
-  PIPETRAIN_HOST_DEVICE static float root(float value) { return sqrtf(value); }
-  // Every kernel must round the same product, or an element's bits would depend on whether its tensor is
-  // aligned; left to itself, the compiler would choose anew for each kernel.
-  PIPETRAIN_HOST_DEVICE static float weighted_sum(float a, float x, float b, float y) { return fmaf(a, x, b * y); }
-  PIPETRAIN_HOST_DEVICE static float mean_square(float beta, float mean, float value) {
-    return fmaf(value, (1.0F - beta) * value, beta * mean);
-  }
-  PIPETRAIN_HOST_DEVICE static float scaled_quotient(float factor, float dividend, float divisor) {
-    return factor * (dividend / divisor);
-  }
-};
+constexpr std::size_t at_least_one(std::size_t count) { return count == 0 ? 1 : count; }
 
 template <std::size_t count>
 struct StatePointers {
-  float* at[count];
+  float* at[at_least_one(count)];
 };
 
 template <class Rule, int W, std::size_t... index>
-__device__ float stepped(const Rule& rule, float weight, float grad, float (&states)[Rule::states][W], int i,
+__device__ float stepped(const Rule& rule, float weight, float grad, float (&states)[at_least_one(Rule::states)][W], int i,
                          std::index_sequence<index...>) {
   return rule(weight, grad, states[index][i]...);
 }
@@ -44,7 +34,7 @@ __global__ void update_kernel(float* weight, const float* grad, StatePointers<Ru
   constexpr int count = static_cast<int>(Rule::states);
   const auto w = load<W>(weight, pack);
   const auto g = load<W>(grad, pack);
-  float new_w[W], new_states[count][W];
+  float new_w[W], new_states[at_least_one(Rule::states)][W];
 #pragma unroll
   for (int s = 0; s < count; ++s) {
     const auto old = load<W>(states.at[s], pack);

@@ -2,10 +2,8 @@
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/resume.hpp"
-#include "actors/training/job/combinations.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
-#include "core/error.hpp"
 #include "early_steps.hpp"
 #include "golden_run.hpp"
 #include "model/optimizer/optimizer.hpp"
@@ -70,7 +68,7 @@ TEST_CASE("a run under Lion resumes from a checkpoint to the bit, in the same la
   CHECK(initial.states.contains("exp_avg"));
   for (const Layout& layout : {Layout{2, 1, 1, 1}, Layout{4, 1, 1, 1, "zb-h1"}}) {
     INFO(to_string(layout));
-    CHECK((run(from_checkpoint(checkpoint, layout), 2).weights == whole.weights));
+    CHECK((run(from_checkpoint(checkpoint, layout), 5).weights == whole.weights));
   }
 }
 
@@ -93,26 +91,4 @@ TEST_CASE("the devices keep one state under Lion and two under AdamW") {
     return bytes;
   };
   CHECK(2 * optimizer_bytes(lion) == optimizer_bytes(adamw));
-}
-
-TEST_CASE("settings that cut matrices are refused by name for an optimizer that steps whole matrices") {
-  const auto refused = [](const Layout& layout) {
-    UsedFeatures used = features_of(lion_job(layout));
-    CHECK(find_refused(used) == nullptr);
-    used.add(Feature::whole_matrices, "optimizer", "rows");
-    try {
-      check_combinations(used);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
-  CHECK(refused({2, 1, 2, 1}) == "none");
-  CHECK_THAT(refused({1, 2, 1, 1}), Contains("tp 2: the optimizer steps whole matrices"));
-  Layout layout{1, 1, 2, 1};
-  layout.zero = 1;
-  CHECK_THAT(refused(layout), Contains("zero 1") && Contains("replicas cut them"));
-  layout = {};
-  layout.offload = true;
-  CHECK_THAT(refused(layout), Contains("offload optimizer") && Contains("cut them"));
 }

@@ -86,13 +86,18 @@ std::vector<fs::path> paths_of(const fs::path& checkpoint, const std::vector<std
   return paths;
 }
 
+StateShapes state_shapes(const CheckpointManifest& manifest) {
+  const bool whole = make_optimizer(default_settings(manifest.state.optimizer))->granularity() == Granularity::matrix;
+  return whole ? StateShapes::own : StateShapes::of_weights;
+}
+
 void check_structure(const fs::path& checkpoint, const CheckpointManifest& manifest) {
   ModelConfig config = read_checkpoint_config(checkpoint);
   config.trained = manifest.state.trained;
   const auto files = tensor_files(manifest);
   if (manifest.format != CheckpointFormat::rank_files) {
     for (const std::string& file : files) SafetensorsReader(checkpoint / file).check_coverage();
-  } else if (!piecewise_states(config, paths_of(checkpoint, files)).contains(weights_state)) {
+  } else if (!piecewise_states(config, paths_of(checkpoint, files), state_shapes(manifest)).contains(weights_state)) {
     throw Error(ErrorKind::input, fmt::format("{}: its files hold no weights; take another checkpoint", checkpoint.string()));
   }
 }
@@ -222,7 +227,7 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
   if (manifest.format == CheckpointFormat::rank_files) {
     ModelConfig saved = config;
     saved.trained = had;
-    initial.states = piecewise_states(saved, paths_of(checkpoint, tensor_files(manifest)));
+    initial.states = piecewise_states(saved, paths_of(checkpoint, tensor_files(manifest)), state_shapes(manifest));
     initial.weights = initial.states.extract(weights_state).mapped();
     if (base) initial.weights = adapted_weights(std::move(base), std::move(initial.weights));
   } else {

@@ -38,7 +38,8 @@ NamedShape stored(const Parameter& parameter, const HeldState& held) {
 RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, const ParameterLayout& layout,
                                const std::vector<HeldState>& pieces) {
   std::vector<NamedShape> tensors;
-  for (const HeldState& held : pieces) tensors.push_back(stored(layout.parameters[held.parameter], held));
+  for (const HeldState& held : pieces)
+    tensors.push_back(stored(held.own ? *held.own : layout.parameters[held.parameter], held));
   RankFileReport report{rank_file_name(rank), {}};
   SafetensorsWriter writer(folder / report.name, tensors);
   for (const HeldState& held : pieces) writer.write(held.values);

@@ -20,6 +20,8 @@ struct HeldState {
   const float* values = nullptr;
   // Set for values that are not on the device, or not f32 there: fills host memory with the values, and waits for that.
   std::function<void(float* out)> read = {};
+  // Set for a state that has a shape of its own: the values are all of this tensor, under the parameter's name.
+  std::shared_ptr<const Parameter> own = nullptr;
 };
 
 // Returns the elements of these parts.

@@ -149,9 +149,13 @@ struct FeatureTable {
        [](const Run& run) { return asked_if(run.job.offload.parameters, to_string(run.job.offload)); }},
       {offload_activations, "{offload activations}", "offload",
        [](const Run& run) { return asked_if(run.job.offload.activations, to_string(run.job.offload)); }},
-      {whole_matrices, "an optimizer that steps whole matrices", "optimizer",
+      {whole_matrices, "optimizers of whole tensors", "optimizer",
        [](const Run& run) {
          return asked_if(make_optimizer(run.job.optimizer)->granularity() == Granularity::matrix, run.job.optimizer.name);
+       }},
+      {eight_bit_moments, "{optimizer adamw-8bit}", "optimizer",
+       [](const Run& run) {
+         return asked_if(make_optimizer(run.job.optimizer)->granularity() == Granularity::block, run.job.optimizer.name);
        }},
       {post_validation, "{post-validation}", "post-validation",
        [](const Run& run) { return asked_if(run.job.post_validation, "on"); }},

@@ -55,6 +55,7 @@ enum class Feature {
   offload_parameters,
   offload_activations,
   whole_matrices,
+  eight_bit_moments,
   post_validation,
   elastic,
   record,

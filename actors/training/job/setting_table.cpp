@@ -23,6 +23,7 @@ using Rows = std::vector<SettingRow>;
 
 constexpr std::int64_t most_devices = 65536, most_layers = 1'000'000, most_pieces = 32767;
 constexpr auto below_one = NumberRange::from_to_below(0, 1), share = NumberRange::from_to(0, 1);
+constexpr auto below_zero = NumberRange::from_to_below(-100, 0);
 constexpr NumberRange bias_range{.has_maximum = true, .maximum = 1, .with_maximum = true};
 constexpr NumberRange scale_range{.above = true, .has_maximum = true, .maximum = 1e30};
 
@@ -47,15 +48,25 @@ std::string order_text(const Run& run) {
   return run.layout.order == schedules::Order::planned ? "planned" : "ready";
 }
 
-// Returns the default of a factor of the optimizers, such as "0.95; lion 0.99": the common one, then those that differ.
-std::string optimizer_default(float OptimizerSettings::*factor) {
-  const float usual = OptimizerSettings{}.*factor;
-  std::string text = fmt::format("{}", usual);
+// Returns the default of a setting of the optimizers, such as "0.95; lion 0.99": that of the first optimizer that uses it, then
+// those that differ. An empty setting: all optimizers use it.
+template <class Type>
+std::string optimizer_default(const std::string& setting, Type OptimizerSettings::*factor) {
+  std::optional<Type> usual;
+  std::string text;
   for (const std::string& name : optimizer_names()) {
-    const float own = default_settings(name).*factor;
-    if (own != usual) text += own == 0 ? fmt::format("; {} has none", name) : fmt::format("; {} {}", name, own);
+    if (!setting.empty() && !optimizer_uses(name, setting)) continue;
+    const Type own = default_settings(name).*factor;
+    if (!usual) text = text_of(own);
+    if (usual && own != *usual) text += fmt::format("; {} {}", name, text_of(own));
+    if (!usual) usual = own;
   }
   return text;
+}
+
+template <auto path>
+SettingRow optimizer_row(const char* name, const char* value, const char* help, SettingMember member) {
+  return {name, value, help, std::move(member), compared, optimizer_default(name, path)};
 }
 
 void set_optimizer(Run& run, const SettingValue& value) {
@@ -202,6 +213,7 @@ Rows batch_rows() {
 
 Rows optimizer_rows() {
   using Rate = LearningRateSettings;
+  using Own = OptimizerSettings;
   return {
       {"optimizer", "", "the rule that updates the weights: docs/training.md",
        special(
@@ -217,18 +229,52 @@ Rows optimizer_rows() {
        number<&Run::learning_rate, &Rate::warmup_ratio>(share), compared, "0"},
       {"warmup-init-lr", "RATE", "learning rate that the warm-up rises from",
        number<&Run::learning_rate, &Rate::warmup_initial>(), compared},
-      {"beta1", "X", "decay of the first moment; in lion, the momentum's share of the update",
-       number<&Run::optimizer, &OptimizerSettings::beta1>(below_one), compared, optimizer_default(&OptimizerSettings::beta1)},
-      {"beta2", "X", "decay of the second moment; in lion, that of its momentum",
-       number<&Run::optimizer, &OptimizerSettings::beta2>(below_one), compared, optimizer_default(&OptimizerSettings::beta2)},
-      {"adam-eps", "X", "added to the root of the second moment",
-       number<&Run::optimizer, &OptimizerSettings::eps>({.above = true}), compared, optimizer_default(&OptimizerSettings::eps)},
-      {"weight-decay", "X", "weight decay of tensors with two or more dimensions",
-       number<&Run::optimizer, &OptimizerSettings::weight_decay>(), compared,
-       optimizer_default(&OptimizerSettings::weight_decay)},
+      {"weight-decay", "X",
+       "weight decay of tensors with two or more dimensions; sgd adds it to the gradient, lamb to the update",
+       number<&Run::optimizer, &Own::weight_decay>(), compared, optimizer_default("", &Own::weight_decay)},
       {"dropout", "X", "dropout wherever the model's family has it, from 0 to below 1",
        number<&Run::model, &ModelSettings::dropout>(below_one), compared, "as in the model's config.json"},
       {"clip-grad", "X", "largest global gradient norm; 0 turns clipping off", number<&Run::clip_norm>(), compared},
+  };
+}
+
+// The factors that only some optimizers have.
+Rows optimizer_factor_rows() {
+  using Own = OptimizerSettings;
+  constexpr std::int64_t most_galore = 1'000'000;
+  return {
+      optimizer_row<&Own::beta1>("beta1", "X", "decay of the first moment; in lion, the momentum's share of the update",
+                                 number<&Run::optimizer, &Own::beta1>(below_one)),
+      optimizer_row<&Own::beta2>("beta2", "X", "decay of the second moment; in lion, that of its momentum",
+                                 number<&Run::optimizer, &Own::beta2>(below_one)),
+      optimizer_row<&Own::beta3>("beta3", "X", "in came: decay of the squared deviations of updates",
+                                 number<&Run::optimizer, &Own::beta3>(below_one)),
+      optimizer_row<&Own::beta2_decay>("beta2-decay", "X", "in adafactor: beta2 of step t is 1 - t^X",
+                                       number<&Run::optimizer, &Own::beta2_decay>(below_zero)),
+      optimizer_row<&Own::eps>(
+          "adam-eps", "X",
+          "added to the root of the second moment; in adafactor the least root, in came added to squared gradients",
+          number<&Run::optimizer, &Own::eps>({.above = true})),
+      optimizer_row<&Own::eps2>("eps2", "X",
+                                "in adafactor: the least root mean square of a weight; in came: added to squared deviations",
+                                number<&Run::optimizer, &Own::eps2>({.above = true})),
+      optimizer_row<&Own::clip_threshold>("clip-threshold", "X",
+                                          "in adafactor and came: the largest root mean square of an update",
+                                          number<&Run::optimizer, &Own::clip_threshold>({.above = true})),
+      optimizer_row<&Own::momentum>("momentum", "X", "decay of the momentum of sgd, which 0 turns off, and of muon",
+                                    number<&Run::optimizer, &Own::momentum>(below_one)),
+      optimizer_row<&Own::nesterov>("nesterov", "on|off", "in sgd and muon: Nesterov's momentum",
+                                    on_off<&Run::optimizer, &Own::nesterov>()),
+      optimizer_row<&Own::galore_rank>("galore-rank", "N", "in galore: rank of the projected gradients",
+                                       integer<&Run::optimizer, &Own::galore_rank>(1, most_galore)),
+      optimizer_row<&Own::galore_gap>("galore-update-proj-gap", "N",
+                                      "in galore: steps between two computations of the projection",
+                                      integer<&Run::optimizer, &Own::galore_gap>(1)),
+      optimizer_row<&Own::galore_scale>("galore-scale", "X", "in galore: factor of the update",
+                                        number<&Run::optimizer, &Own::galore_scale>({.above = true})),
+      {"muon-adjust-lr", "",
+       "in muon, how the update of a matrix [rows, columns] is scaled: original, by sqrt(max(1, rows / columns)); match-rms-adamw, by 0.2 sqrt(max(rows, columns)), for rates that suit AdamW",
+       choice<&Run::optimizer, &Own::muon_rate>({"original", "match-rms-adamw"}), compared},
   };
 }
 
@@ -406,6 +452,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Layout", layout_rows());
     add("Batch and length", batch_rows());
     add("Optimizer", optimizer_rows());
+    add("Optimizer", optimizer_factor_rows());
     add("Optimizer", expert_rows());
     add("Adapters", adapter_rows());
     add("Numbers and devices", numerics_rows());

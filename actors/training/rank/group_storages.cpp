@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
+StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group, const TensorParallel& tp) {
   const bool experts = group.group == ParameterGroup::expert;
   const int replicas = experts ? setup.expert_replicas : setup.replicas;
   const int replica = experts ? setup.expert_replica : setup.replica;
@@ -21,12 +21,13 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
           .replicas = experts ? setup.groups.expert_data : setup.groups.data,
           .copy = replica,
           .places = {.zero = setup.zero,
-                     .place = place_among(setup.zero, replicas, replica),
+                     .place = place_among(setup.zero, setup.optimizer, replicas, replica),
                      .precision = setup.numerics.precision,
                      .actions = setup.actions,
                      .offload = setup.offload,
                      .grads_leave_summed = leave_summed,
                      .previews = setup.post_validation},
+          .tp = tp,
           .prefetch = setup.zero.prefetch,
           .optimizer = setup.optimizer,
           .saves = setup.saves,
@@ -50,15 +51,15 @@ QuantisedWeights::Setup quantised_setup(const RankSetup& setup, const ParameterL
 }
 
 MemoryUse group_memory(const RankSetup& setup, const GroupLayout& group) {
-  if (is_trained(group.group)) return storage_memory(storage_setup(setup, group));
+  if (is_trained(group.group)) return storage_memory(storage_setup(setup, group, {}));
   if (group.group == ParameterGroup::quantised) return QuantisedWeights::memory(quantised_setup(setup, group.layout));
   return FrozenWeights::memory(frozen_setup(setup, group.layout));
 }
 
 }  // namespace
 
-GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layout, Ops& ops)
-    : setup_(setup), layout_(layout), groups_(group_layouts(layout)) {
+GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
+    : setup_(setup), layout_(layout), tp_(tp), groups_(group_layouts(layout)) {
   std::vector<GroupedParameters::Member> members;
   for (const GroupLayout& group : groups_) members.push_back({group, add_group(group, ops)});
   if (members.size() > 1) {
@@ -80,7 +81,7 @@ ParameterStore& GroupStorages::add_group(const GroupLayout& group, Ops& ops) {
 }
 
 TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
-  trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group), ops));
+  trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group, tp_), ops));
   TrainedGroup& added = *trained_.back();
   // The first of a stage's ranks that keep the same state counts it.
   const StatePlaces& places = added.storage.places();

@@ -27,7 +27,7 @@ struct TrainedGroup {
 class GroupStorages {
  public:
   // Allocates zeros. The arguments must outlive it. Throws Error(out_of_memory).
-  GroupStorages(const RankSetup& setup, const ParameterLayout& layout, Ops& ops);
+  GroupStorages(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
   // In the order of group_layouts(); empty where all of the rank's parameters are frozen.
   const std::vector<std::unique_ptr<TrainedGroup>>& trained() const { return trained_; }
@@ -62,6 +62,7 @@ class GroupStorages {
 
   const RankSetup& setup_;
   const ParameterLayout& layout_;
+  TensorParallel tp_;
   const std::vector<GroupLayout> groups_;
   std::vector<std::unique_ptr<TrainedGroup>> trained_;
   std::unique_ptr<FrozenWeights> frozen_;        // null: nothing is frozen

@@ -20,8 +20,8 @@ constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
 std::vector<HeldPart> held_in_group(const GroupLayout& group, const ReplicaPlace& place) {
   const bool trained = is_trained(group.group);
   if (!trained && place.replica > 0) return {};
-  std::vector<HeldPart> parts = trained ? held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica)
-                                        : whole_parameters(group.layout);
+  std::vector<HeldPart> parts =
+      trained ? held_parts(group.layout, place.units(group.layout), place.replica) : whole_parameters(group.layout);
   for (HeldPart& part : parts) part.parameter = group.parameters[part.parameter];
   return parts;
 }
@@ -36,7 +36,7 @@ LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, con
       for (int ep_rank = 0; ep_rank < shape.ep; ++ep_rank) {
         const ParameterLayout own =
             layout_parameters(job.config, layout.chunks_of(stage), tp_rank, shape.tp, {ep_rank, shape.ep});
-        const auto pieces = pieces_of(layout, job.zero, own, {.pp = stage, .ep = ep_rank, .tp = tp_rank});
+        const auto pieces = pieces_of(layout, job, own, {.pp = stage, .ep = ep_rank, .tp = tp_rank});
         for (std::size_t number = 0; number < own.parameters.size(); ++number) {
           const Parameter& parameter = own.parameters[number];
           if (!is_kept_elsewhere(parameter, tp_rank) && (parameter.expert >= 0 || ep_rank == 0))
@@ -49,18 +49,19 @@ LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, con
 }
 
 // All parts of the experts have the other parameters at the same indices.
-std::vector<std::vector<LogicalState::Piece>> LogicalState::pieces_of(const ParallelLayout& layout, const Zero& zero,
+std::vector<std::vector<LogicalState::Piece>> LogicalState::pieces_of(const ParallelLayout& layout, const TrainJob& job,
                                                                       const ParameterLayout& own, const MeshCoordinate& rank) {
   const MeshShape& shape = layout.mesh().shape();
   std::vector<std::vector<Piece>> pieces(own.parameters.size());
   for (const GroupLayout& group : group_layouts(own)) {
     const bool experts = group.group == ParameterGroup::expert;
-    const int replicas = place_among(zero, experts ? expert_copies(shape) : weight_copies(shape), 0).replicas;
-    for (int replica = 0; replica < replicas; ++replica) {
+    ReplicaPlace place = place_among(job.zero, job.optimizer, experts ? expert_copies(shape) : weight_copies(shape), 0);
+    for (int replica = 0; replica < place.replicas; ++replica) {
+      place.replica = replica;
       MeshCoordinate at = at_weight_copy(experts ? replica * shape.ep : replica, shape);
       at.pp = rank.pp;
       at.tp = rank.tp;
-      for (const HeldPart& held : held_in_group(group, {replicas, replica})) {
+      for (const HeldPart& held : held_in_group(group, place)) {
         MeshCoordinate holder = at;
         if (own.parameters[held.parameter].expert >= 0) holder.ep = rank.ep;
         const auto [part, rank_of_part] = layout.part_rank(holder);

@@ -52,8 +52,8 @@ class LogicalState {
   };
 
   // Returns the pieces of each parameter of a rank; dp and cp of the rank are 0.
-  static std::vector<std::vector<Piece>> pieces_of(const ParallelLayout& layout, const Zero& zero, const ParameterLayout& own,
-                                                   const MeshCoordinate& rank);
+  static std::vector<std::vector<Piece>> pieces_of(const ParallelLayout& layout, const TrainJob& job,
+                                                   const ParameterLayout& own, const MeshCoordinate& rank);
   void ask(const std::string& state, std::size_t index);
   void forget();
 

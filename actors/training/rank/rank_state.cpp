@@ -25,7 +25,7 @@ FrozenWeights::Setup reference_setup(const RankSetup& setup, const ParameterLayo
 }  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
-    : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, ops) {
+    : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, tp, ops) {
   if (has_reference(setup)) reference_ = std::make_unique<FrozenWeights>(reference_setup(setup, layout), ops.stream());
   if (setup.saves) snapshot();
   if (setup.copies) copier_.emplace(*setup.device, storages_.held());

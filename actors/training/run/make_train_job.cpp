@@ -13,8 +13,9 @@
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
+#include "actors/training/places/gradient_pool.hpp"
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/run/base_form.hpp"
-#include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"
@@ -157,7 +158,7 @@ bool shares_gradient_memory(const TrainJob& job) {
     for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, shape.tp, {0, shape.ep}))) {
       if (!is_trained(group.group)) continue;
       const int replicas = group.group == ParameterGroup::expert ? expert_copies(shape) : weight_copies(shape);
-      const auto units = shard_units(group.layout, replicas);
+      const auto units = place_among(job.zero, job.optimizer, replicas, 0).units(group.layout);
       if (!pool_gradients(group.layout, units, replicas, actions).is_empty()) return true;
     }
   }

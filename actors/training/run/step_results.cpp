@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/rank/rank_reports.hpp"
 #include "actors/training/run/trainer.hpp"
-#include "actors/training/state/state_places.hpp"
 #include "model/config/routed_layers.hpp"
 #include "model/parameters/parameter_groups.hpp"
 
@@ -26,7 +26,7 @@ std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_r
   for (const GroupLayout& group : group_layouts(whole)) {
     const ReplicaPlace& place = group.group == ParameterGroup::expert ? places.experts : places.dense;
     if (!is_trained(group.group) || place.replica >= place.replicas) continue;  // another rank counts the same part
-    const auto held = held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica);
+    const auto held = held_parts(group.layout, place.units(group.layout), place.replica);
     for (CountedPart part : counted_parts(group.layout, tp_rank, held)) {
       part.parameter = group.parameters[part.parameter];
       counted.push_back(part);
@@ -42,9 +42,9 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
       mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}),
       experts_(layout.mesh().shape().ep) {
   const auto& shape = layout.mesh().shape();
-  const int sharers = place_among(job.zero, weight_copies(shape), 0).replicas;
-  const int expert_sharers = place_among(job.zero, expert_copies(shape), 0).replicas;
-  for (int i = 0; i < (sharers > 1 ? shape.dp : 1) * shape.pp; ++i) {
+  const ReplicaPlace first = place_among(job.zero, job.optimizer, weight_copies(shape), 0);
+  const ReplicaPlace first_expert = place_among(job.zero, job.optimizer, expert_copies(shape), 0);
+  for (int i = 0; i < (first.replicas > 1 ? shape.dp : 1) * shape.pp; ++i) {
     const MeshCoordinate at = mesh_.at(i);
     const auto chunks = layout.chunks_of(at.pp);
     const bool has_head =
@@ -69,8 +69,10 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
       for (const auto& blocks : chunks)
         for (const Block& block : blocks)
           if (block.kind == BlockKind::experts) rank.routed.push_back(block.layer);
-      rank.counted = counted_by_group(rank.parameters, tp_rank,
-                                      {{sharers, weight_copy(own, shape)}, {expert_sharers, expert_copy(own, shape)}});
+      GroupPlaces places{first, first_expert};
+      places.dense.replica = weight_copy(own, shape);
+      places.experts.replica = expert_copy(own, shape);
+      rank.counted = counted_by_group(rank.parameters, tp_rank, places);
     }
   }
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "actors/training/offload/offloaded_units.hpp"
+#include "actors/training/places/unit_slots.hpp"
 #include "actors/training/state/step_parameters.hpp"
-#include "actors/training/state/unit_slots.hpp"
 #include "core/buffer.hpp"
 
 namespace pipetrain {

@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
+#include "actors/training/places/unit_slots.hpp"
 #include "actors/training/state/own_shards.hpp"
 #include "actors/training/state/step_parameters.hpp"
-#include "actors/training/state/unit_slots.hpp"
 #include "core/buffer.hpp"
 #include "schedules/plan/action.hpp"
 

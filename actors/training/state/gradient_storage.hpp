@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/state/gradient_reduction.hpp"
 #include "actors/training/state/owner_sums.hpp"
-#include "actors/training/state/state_places.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "actors/training/offload/offloaded_array.hpp"
-#include "actors/training/state/state_places.hpp"
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/state/step_parameters.hpp"
 
 namespace pipetrain {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "actors/training/places/offloaded_gradients.hpp"
 #include "actors/training/state/gradient_storage.hpp"
-#include "actors/training/state/offloaded_gradients.hpp"
 #include "model/config/offload.hpp"
 
 namespace pipetrain {

@@ -1,10 +1,14 @@
 #include "actors/training/state/parameter_storage.hpp"
 
+#include <algorithm>
+
 #include "actors/ranks/load_weights.hpp"
+#include "actors/training/state/eight_bit_optimizer.hpp"
 #include "actors/training/state/make_step_parameters.hpp"
 #include "actors/training/state/offloaded_gradient_storage.hpp"
 #include "actors/training/state/offloaded_optimizer.hpp"
 #include "actors/training/state/saved_parts.hpp"
+#include "actors/training/state/whole_tensor_optimizer.hpp"
 
 namespace pipetrain {
 ParameterStorage::ParameterStorage(const StorageSetup& setup, Ops& ops)
@@ -23,6 +27,15 @@ void ParameterStorage::make_optimizer_storage(Ops& ops) {
   const std::string name = to_string(setup_.rank);
   const ResidentOptimizer::Setup setup{*setup_.device, ops,       *optimizer_, setup_.optimizer.name,
                                        places_,        precision, offload,     name};
+  if (optimizer_->granularity() == Granularity::matrix) {
+    tensor_states_.emplace(*optimizer_, places_, setup_.places.previews);
+    optimizer_storage_ = std::make_unique<WholeTensorOptimizer>(setup, *tensor_states_, setup_.tp);
+    return;
+  }
+  if (optimizer_->granularity() == Granularity::block) {
+    optimizer_storage_ = std::make_unique<EightBitOptimizer>(setup);
+    return;
+  }
   if (!offload.optimizer && !offload.parameters) {
     optimizer_storage_ = std::make_unique<ResidentOptimizer>(setup);
     return;
@@ -59,20 +72,32 @@ std::size_t ParameterStorage::begin_of(const std::string& state, const HeldPart&
   return state == weights_state ? places_.weight_at(part) : places_.state_at(part);
 }
 
+std::vector<TensorStates::Part> ParameterStorage::parts_of(const std::string& state) const {
+  const auto& names = optimizer_->states();
+  const auto found = std::find(names.begin(), names.end(), state);
+  if (tensor_states_ && found != names.end())
+    return tensor_states_->parts(static_cast<std::size_t>(found - names.begin()), setup_.layout);
+  std::vector<TensorStates::Part> parts;
+  for (const HeldPart& held : places_.held()) parts.push_back({held, begin_of(state, held), nullptr});
+  return parts;
+}
+
 void ParameterStorage::load(const std::string& state, const WeightSource& source) {
   optimizer_storage_->begin_writing(state);
-  const std::vector<HeldPart>& parts = places_.held();
-  const auto slice_of = [&](std::size_t i) -> const Parameter& { return setup_.layout.parameters[parts[i].parameter]; };
+  const std::vector<TensorStates::Part> parts = parts_of(state);
+  const auto slice_of = [&](std::size_t i) -> const Parameter& {
+    return parts[i].own ? *parts[i].own : setup_.layout.parameters[parts[i].held.parameter];
+  };
   float* const arena = setup_.device->id().kind == DeviceKind::cpu ? optimizer_storage_->on_device(state) : nullptr;
   load_slices(source, parts.size(), slice_of, *setup_.device,
               {.in_place = [&](std::size_t i) -> float* {
-                 const bool whole = parts[i].size() == static_cast<std::size_t>(slice_of(i).local.elements());
-                 return arena != nullptr && whole ? arena + begin_of(state, parts[i]) : nullptr;
+                 const bool whole = parts[i].held.size() == static_cast<std::size_t>(slice_of(i).local.elements());
+                 return arena != nullptr && whole ? arena + parts[i].begin : nullptr;
                },
                .store =
                    [&](std::size_t i, std::span<float> slice) {
-                     optimizer_storage_->write(state, begin_of(state, parts[i]), slice.data() + parts[i].begin,
-                                               parts[i].size());
+                     const HeldPart& held = parts[i].held;
+                     optimizer_storage_->write(state, parts[i].begin, slice.data() + held.begin, held.size());
                    }});
 }
 
@@ -88,9 +113,9 @@ void ParameterStorage::read(const std::string& state, const HeldPart& held, cons
 const float* ParameterStorage::restore(const float* values) {
   for (const std::string& state : states()) {
     optimizer_storage_->begin_writing(state);
-    for (const HeldPart& part : places_.held()) {
-      optimizer_storage_->write(state, begin_of(state, part), values, part.size());
-      values += part.size();
+    for (const TensorStates::Part& part : parts_of(state)) {
+      optimizer_storage_->write(state, part.begin, values, part.held.size());
+      values += part.held.size();
     }
   }
   loaded();
@@ -103,24 +128,37 @@ std::vector<std::string> ParameterStorage::states() const {
   return states;
 }
 
-std::vector<HeldState> ParameterStorage::saved() const { return states_of(saved_parts(setup_, places_)); }
-
-std::vector<HeldState> ParameterStorage::states_of(const std::vector<HeldPart>& parts) const {
-  std::vector<HeldState> all;
+std::vector<HeldState> ParameterStorage::saved() const {
+  const std::set<std::size_t> parameters = saved_parameters(setup_, places_);
+  std::vector<HeldState> saved;
   for (const std::string& state : states()) {
-    for (const HeldPart& part : parts) {
-      HeldState& piece = all.emplace_back(HeldState{state, part.parameter, {part.begin, part.end}});
-      const std::size_t begin = begin_of(state, part);
-      if (const float* const arena = optimizer_storage_->on_device(state)) {
-        piece.values = arena + begin;
-      } else {
-        piece.read = [this, state, begin, count = part.size()](float* out) {
-          optimizer_storage_->read(state, begin, out, count);
-        };
-      }
+    for (const TensorStates::Part& part : parts_of(state)) {
+      // Every tensor-parallel rank has all of a state that is a tensor of its own.
+      if (parameters.contains(part.held.parameter) && (!part.own || setup_.rank.tp == 0))
+        saved.push_back(held_state(state, part));
     }
   }
-  return all;
+  return saved;
+}
+
+std::vector<HeldState> ParameterStorage::held() const {
+  std::vector<HeldState> held;
+  for (const std::string& state : states())
+    for (const TensorStates::Part& part : parts_of(state)) held.push_back(held_state(state, part));
+  return held;
+}
+
+HeldState ParameterStorage::held_state(const std::string& state, const TensorStates::Part& part) const {
+  HeldState piece{state, part.held.parameter, {part.held.begin, part.held.end}};
+  piece.own = part.own;
+  if (const float* const arena = optimizer_storage_->on_device(state)) {
+    piece.values = arena + part.begin;
+  } else {
+    piece.read = [this, state, begin = part.begin, count = part.held.size()](float* out) {
+      optimizer_storage_->read(state, begin, out, count);
+    };
+  }
+  return piece;
 }
 
 void ParameterStorage::begin_step(schedules::StepKind kind) {

@@ -12,12 +12,13 @@
 
 #include "actors/training/offload/offload_streams.hpp"
 #include "actors/training/offload/offloaded_array.hpp"
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/state/gradient_storage.hpp"
 #include "actors/training/state/optimizer_storage.hpp"
-#include "actors/training/state/state_places.hpp"
 #include "actors/training/state/state_snapshot.hpp"
 #include "actors/training/state/step_parameters.hpp"
 #include "actors/training/state/storage_setup.hpp"
+#include "actors/training/state/tensor_states.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/weights.hpp"
 
@@ -44,7 +45,7 @@ class ParameterStorage {
   // Returns the parts of every state that this rank saves (saved_parts()), by index in the group's layout.
   std::vector<HeldState> saved() const;
   // Returns the same for all parts that this rank holds.
-  std::vector<HeldState> held() const { return states_of(places_.held()); }
+  std::vector<HeldState> held() const;
   // Loads the values of held(), dense and in its order, from host memory. Waits for the device. Returns the end of the
   // values that it has read.
   const float* restore(const float* values);
@@ -71,8 +72,10 @@ class ParameterStorage {
   void make_gradients(Ops& ops);
   void make_weights();
   std::vector<std::string> states() const;  // the weights, and those of the optimizer
-  std::vector<HeldState> states_of(const std::vector<HeldPart>& parts) const;
-  // Returns the offset of a held part in this state's array.
+  // Returns the parts of a state that this rank holds.
+  std::vector<TensorStates::Part> parts_of(const std::string& state) const;
+  HeldState held_state(const std::string& state, const TensorStates::Part& part) const;
+  // Returns the offset of a held part in this state's array, of a state that is stored like the weights.
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 
   StorageSetup setup_;
@@ -80,7 +83,8 @@ class ParameterStorage {
   std::unique_ptr<const Optimizer> optimizer_;
   StatePlaces places_;
   std::optional<OffloadStreams> offload_streams_;
-  std::unique_ptr<OffloadedArray> operands_;  // null: the weights that operations read are on the device
+  std::optional<TensorStates> tensor_states_;  // of an optimizer of whole tensors
+  std::unique_ptr<OffloadedArray> operands_;   // null: the weights that operations read are on the device
   std::unique_ptr<OptimizerStorage> optimizer_storage_;
   std::unique_ptr<GradientStorage> gradients_;
   std::unique_ptr<StepParameters> weights_;

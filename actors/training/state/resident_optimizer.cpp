@@ -14,14 +14,17 @@ ResidentOptimizer::Lengths ResidentOptimizer::lengths(const StatePlaces& places,
           .states = offload.optimizer ? 0 : places.states()};
 }
 
-ResidentOptimizer::ResidentOptimizer(const Setup& setup) : setup_(setup), units_(setup.places.optimizer_parts()) {
+ResidentOptimizer::ResidentOptimizer(const Setup& setup)
+    : ResidentOptimizer(setup, std::vector<std::size_t>(setup.offload.optimizer ? 0 : setup.optimizer.states().size(),
+                                                        setup.places.states())) {}
+
+ResidentOptimizer::ResidentOptimizer(const Setup& setup, const std::vector<std::size_t>& states)
+    : setup_(setup), units_(setup.places.optimizer_parts()) {
   const Lengths here = lengths(setup_.places, setup_.precision, setup_.offload);
   if (here.weights > 0) arenas_.weights = allocate(here.weights, setup_.precision.master, "parameters");
   if (here.rounded > 0) arenas_.rounded = allocate(here.rounded, setup_.precision.compute, "rounded parameters");
-  for (const std::string& name : setup_.optimizer.states()) {
-    if (setup_.offload.optimizer) break;
-    arenas_.states.push_back(allocate(here.states, setup_.precision.master, "optimizer state " + name));
-  }
+  for (std::size_t i = 0; i < states.size(); ++i)
+    arenas_.states.push_back(allocate(states[i], setup_.precision.master, "optimizer state " + setup_.optimizer.states()[i]));
   zero();
 }
 
@@ -35,7 +38,8 @@ void ResidentOptimizer::zero() {
 }
 
 Tensor ResidentOptimizer::allocate(std::size_t elements, DType dtype, const std::string& what) {
-  memory_.push_back(setup_.device.allocate(align_up(elements * size_of(dtype)), setup_.rank + ": " + what));
+  memory_.push_back(
+      setup_.device.allocate(align_up(std::max<std::size_t>(elements, 1) * size_of(dtype)), setup_.rank + ": " + what));
   return {memory_.back().data(), {static_cast<std::int64_t>(elements)}, dtype};
 }
 
@@ -44,10 +48,13 @@ const Tensor& ResidentOptimizer::arena(const std::string& state) const {
   if (state == weights_state) return arenas_.weights.data ? arenas_.weights : outside;
   const auto& names = setup_.optimizer.states();
   const auto found = std::find(names.begin(), names.end(), state);
-  if (found == names.end())
-    throw Error(ErrorKind::input,
-                "the optimizer " + setup_.optimizer_name + " keeps no state " + state + ": this state is of another optimizer");
+  if (found == names.end()) throw_unknown_state(state);
   return arenas_.states.empty() ? outside : arenas_.states[static_cast<std::size_t>(found - names.begin())];
+}
+
+void ResidentOptimizer::throw_unknown_state(const std::string& state) const {
+  throw Error(ErrorKind::input,
+              "the optimizer " + setup_.optimizer_name + " keeps no state " + state + ": this state is of another optimizer");
 }
 
 OptimizerArenas ResidentOptimizer::arenas(const Tensor& grads) const {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/state/optimizer_storage.hpp"
-#include "actors/training/state/state_places.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "model/config/offload.hpp"
@@ -30,6 +30,8 @@ class ResidentOptimizer : public OptimizerStorage {
   };
   // Allocates zeros. The setup's references must outlive it. Throws Error(out_of_memory).
   explicit ResidentOptimizer(const Setup& setup);
+  // The same with arrays of states of these lengths.
+  ResidentOptimizer(const Setup& setup, const std::vector<std::size_t>& states);
   ~ResidentOptimizer() override { finish_before_freeing(setup_.ops.stream()); }
 
   // Elements of each array on the device; 0: there is no array. Pure.
@@ -53,9 +55,11 @@ class ResidentOptimizer : public OptimizerStorage {
   const Setup& setup() const { return setup_; }
   OptimizerArenas arenas(const Tensor& grads) const;
   const std::vector<std::vector<OptimizerPart>>& units() const { return units_; }
+  // The memory lives as long as this object.
+  Tensor allocate(std::size_t elements, DType dtype, const std::string& what);
+  [[noreturn]] void throw_unknown_state(const std::string& state) const;
 
  private:
-  Tensor allocate(std::size_t elements, DType dtype, const std::string& what);
   void zero();
   const Tensor& arena(const std::string& state) const;
 

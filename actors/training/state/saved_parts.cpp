@@ -20,6 +20,12 @@ std::vector<HeldPart> saved_parts(const StorageSetup& setup, const StatePlaces& 
   return without_others(places.held(), setup.layout, setup.rank);
 }
 
+std::set<std::size_t> saved_parameters(const StorageSetup& setup, const StatePlaces& places) {
+  std::set<std::size_t> parameters;
+  for (const HeldPart& part : saved_parts(setup, places)) parameters.insert(part.parameter);
+  return parameters;
+}
+
 std::vector<HeldPart> saved_frozen_parts(const ParameterLayout& layout, const MeshCoordinate& rank) {
   if (rank.dp > 0 || rank.cp > 0) return {};
   std::vector<HeldPart> parts = without_others(whole_parameters(layout), layout, rank);

@@ -1,4 +1,5 @@
 #include "actors/training/offload/offload_storage.hpp"
+#include "actors/training/state/eight_bit_optimizer.hpp"
 #include "actors/training/state/fetched_parameters.hpp"
 #include "actors/training/state/fetched_shards.hpp"
 #include "actors/training/state/gathered_parameters.hpp"
@@ -6,6 +7,7 @@
 #include "actors/training/state/offloaded_optimizer.hpp"
 #include "actors/training/state/saved_parts.hpp"
 #include "actors/training/state/storage_setup.hpp"
+#include "actors/training/state/tensor_states.hpp"
 
 namespace pipetrain {
 namespace {
@@ -18,6 +20,33 @@ std::size_t coming_bytes(const StatePlaces& places, const StorageSetup& setup) {
     return fetches ? FetchedParameters::sizes(setup.layout, places.units(), setup.prefetch, type).bytes() : 0;
   const std::size_t gathered = GatheredParameters::sizes(setup.layout, places.units(), setup.prefetch).total() * size_of(type);
   return gathered + (fetches ? FetchedShards::bytes(places.shard_ranges(), type) : 0);
+}
+
+// Returns the bytes of the optimizer's states on the device.
+std::size_t resident_state_bytes(const Optimizer& optimizer, const StatePlaces& places, bool previews) {
+  if (optimizer.granularity() == Granularity::matrix) return TensorStates(optimizer, places, previews).bytes();
+  if (optimizer.granularity() == Granularity::block) return optimizer.states().size() * EightBitPlaces(places).bytes();
+  return optimizer.states().size() * places.states() * sizeof(float);
+}
+
+enum class CopiedParts { all, saved };
+
+// Returns the bytes of the weights and all states of the rank's parts in f32.
+std::size_t copied_bytes(const StorageSetup& setup, const Optimizer& optimizer, const StatePlaces& places, CopiedParts which) {
+  const std::set<std::size_t> saved = saved_parameters(setup, places);
+  const auto is_copied = [&](std::size_t parameter) { return which == CopiedParts::all || saved.contains(parameter); };
+  std::size_t elements = 0;
+  for (const HeldPart& part : places.held())
+    if (is_copied(part.parameter)) elements += part.size();
+  if (optimizer.granularity() != Granularity::matrix) return elements * (1 + optimizer.states().size()) * sizeof(float);
+  const TensorStates states(optimizer, places, false);
+  for (std::size_t state = 0; state < optimizer.states().size(); ++state) {
+    for (const TensorStates::Part& part : states.parts(state, setup.layout)) {
+      const bool is_elsewhere = part.own && setup.rank.tp > 0 && which == CopiedParts::saved;
+      if (is_copied(part.held.parameter) && !is_elsewhere) elements += part.held.size();
+    }
+  }
+  return elements * sizeof(float);
 }
 
 }  // namespace
@@ -38,18 +67,15 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     use.optimizer = blocks.device_bytes();
     add_outside({blocks.outside_bytes(), blocks.block_bytes()});
   }
-  use.optimizer += optimizer->states().size() * here.states * size_of(precision.master);
+  if (!offload.optimizer) use.optimizer += resident_state_bytes(*optimizer, places, setup.places.previews);
   use.gradients = places.grads() * size_of(precision.grad);
   if (offload.gradients) {
     use.gradients += OffloadedGradientStorage::alignment * size_of(precision.grad);
     add_outside(OffloadedArray::bytes(outside_gradients(setup.layout, places.units(), places.offloaded_ranges())));
   }
-  if (setup.saves) {
-    for (const HeldPart& part : saved_parts(setup, places)) use.snapshot += part.size() * sizeof(float);
-    use.snapshot *= 1 + optimizer->states().size();
-  }
-  for (const HeldPart& part : places.held()) use.copies += part.size() * sizeof(float);
-  use.copies *= static_cast<std::size_t>(setup.kept_copies) * (1 + optimizer->states().size());
+  if (setup.saves) use.snapshot = copied_bytes(setup, *optimizer, places, CopiedParts::saved);
+  if (setup.kept_copies > 0)
+    use.copies = static_cast<std::size_t>(setup.kept_copies) * copied_bytes(setup, *optimizer, places, CopiedParts::all);
   return use;
 }
 

@@ -4,11 +4,12 @@
 #include <memory>
 
 #include "actors/engine/stage_compute.hpp"
-#include "actors/training/state/state_places.hpp"
+#include "actors/training/places/state_places.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/optimizer/optimizer_settings.hpp"
+#include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
 
@@ -19,7 +20,8 @@ struct StorageSetup {
   std::shared_ptr<Group> replicas;  // the ranks that have the same weights; null: this one alone
   int copy = 0;                     // the rank's number among them
   StatePlaces::Setup places;
-  int prefetch = 1;  // see Zero
+  TensorParallel tp = {};  // the ranks that hold the other slices
+  int prefetch = 1;        // see Zero
   OptimizerSettings optimizer;
   bool saves = false;   // its rank keeps host memory for a snapshot of its states
   int kept_copies = 0;  // copies of its states for which the host needs memory

@@ -237,6 +237,10 @@ class CudaOps final : public Ops {
   void compute(const CopyArgs& args) { stream_.copy(args.target.data, args.source.data, args.source.bytes()); }
   void compute(const ZeroArgs& args) { stream_.zero(args.tensor); }
   void compute(const UpdateArgs& args) { enqueue("the optimizer's update", cuda::update, args); }
+  void compute(const EightBitUpdateArgs& args) { enqueue("the optimizer's update in 8 bits", cuda::eight_bit_update, args); }
+  void compute(const TensorUpdateArgs&) {
+    throw Error(ErrorKind::unavailable, "this device updates no whole tensors; use the optimizer adamw, or the CPU");
+  }
   void compute(const RoundArgs& args) {
     enqueue("rounding weights", cuda::add_residual, args.source, std::optional<Tensor>(), args.target);
   }

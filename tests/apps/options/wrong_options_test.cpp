@@ -227,7 +227,14 @@ TEST_CASE("numbers out of their range name the rule") {
   }
   CHECK(option_error({"--adam-eps", "0"}) == "--adam-eps 0: must be a number above 0");
   CHECK(option_error({"--optimizer", "lion", "--adam-eps", "1e-8"}) ==
-        "--adam-eps 1e-8: the optimizer lion has no epsilon; leave it out");
+        "--adam-eps 1e-8: the optimizer lion has no such factor; leave it out");
+  CHECK(option_error({"--momentum", "0.9"}) == "--momentum 0.9: the optimizer adamw has no such factor; leave it out");
+  CHECK(option_error({"--optimizer", "muon", "--galore-rank", "8"}) ==
+        "--galore-rank 8: the optimizer muon has no such factor; leave it out");
+  CHECK(option_error({"--optimizer", "sgd", "--nesterov", "on"}) ==
+        "--nesterov on: there is no momentum; give --momentum, or leave it out");
+  CHECK(option_error({"--optimizer", "adafactor", "--beta2-decay", "0.5"}) ==
+        "--beta2-decay 0.5: must be a number from -100 to below 0");
   CHECK(option_error({"--optimizer", "5"}) == "--optimizer 5: must be one of adamw, lion");
   CHECK_THAT(option_error({"--warmup-steps", "-1"}), StartsWith("--warmup-steps -1: must be at least 0"));
   CHECK_THAT(option_error({"--pp", "60000", "--tp", "60000"}), Contains("is more than 65536 devices"));

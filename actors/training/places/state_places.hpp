@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "actors/training/state/gradient_pool.hpp"
-#include "actors/training/state/offloaded_gradients.hpp"
+#include "actors/training/places/gradient_pool.hpp"
+#include "actors/training/places/offloaded_gradients.hpp"
 #include "model/config/offload.hpp"
 #include "model/config/precision.hpp"
 #include "model/config/zero.hpp"
@@ -31,9 +31,18 @@ bool offloads_weights(const Offload& offload, const Precision& precision);
 // The rank's place among those that divide its state.
 struct ReplicaPlace {
   int replicas = 1, replica = 0;
+  ShardCuts cuts = ShardCuts::norm_blocks;
+
+  std::vector<ShardUnit> units(const ParameterLayout& layout) const { return shard_units(layout, replicas, cuts); }
 };
 // Without ZeRO all replicas keep everything, so each counts as the only one.
-ReplicaPlace place_among(const Zero& zero, int replicas, int replica);
+ReplicaPlace place_among(const Zero& zero, const OptimizerSettings& optimizer, int replicas, int replica);
+
+// A held part with its first element in each arena.
+struct HeldPlace {
+  HeldPart part;
+  std::size_t weight = 0, grad = 0, state = 0, rounded = 0;
+};
 
 class StatePlaces {
  public:
@@ -71,6 +80,10 @@ class StatePlaces {
   std::size_t weight_at(const HeldPart& part) const { return weights_sharded_ ? shard_at(part) : whole_at(part); }
   std::size_t state_at(const HeldPart& part) const { return is_sharded() ? shard_at(part) : whole_at(part); }
   std::size_t rounded_at(const HeldPart& part) const { return gathers_weights() ? shard_at(part) : whole_at(part); }
+
+  // Returns the same parts by unit.
+  std::vector<std::vector<HeldPlace>> held_places() const;
+  const ParameterLayout& layout() const { return layout_; }
 
   // --- Gradients ---
   std::size_t grads() const { return grads_; }

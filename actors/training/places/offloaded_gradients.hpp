@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "actors/training/offload/offloaded_array.hpp"
-#include "actors/training/state/gradient_pool.hpp"
+#include "actors/training/places/gradient_pool.hpp"
 #include "core/device.hpp"
 #include "model/parameters/shard_units.hpp"
 

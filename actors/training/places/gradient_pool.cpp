@@ -1,4 +1,4 @@
-#include "actors/training/state/gradient_pool.hpp"
+#include "actors/training/places/gradient_pool.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,10 +1,10 @@
-#include "actors/training/state/offloaded_gradients.hpp"
+#include "actors/training/places/offloaded_gradients.hpp"
 
 #include <algorithm>
 #include <cassert>
 #include <utility>
 
-#include "actors/training/state/unit_slots.hpp"
+#include "actors/training/places/unit_slots.hpp"
 
 namespace pipetrain {
 namespace {

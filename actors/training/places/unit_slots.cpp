@@ -1,4 +1,4 @@
-#include "actors/training/state/unit_slots.hpp"
+#include "actors/training/places/unit_slots.hpp"
 
 #include <algorithm>
 #include <cassert>

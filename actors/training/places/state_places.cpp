@@ -1,4 +1,4 @@
-#include "actors/training/state/state_places.hpp"
+#include "actors/training/places/state_places.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -16,8 +16,10 @@ bool offloads_weights(const Offload& offload, const Precision& precision) {
   return offloads_masters(offload, precision) || (offload.parameters && !precision.rounds_weights());
 }
 
-ReplicaPlace place_among(const Zero& zero, int replicas, int replica) {
-  return zero.divides_states() ? ReplicaPlace{replicas, replica} : ReplicaPlace{};
+ReplicaPlace place_among(const Zero& zero, const OptimizerSettings& optimizer, int replicas, int replica) {
+  if (!zero.divides_states()) return {};
+  const bool whole = make_optimizer(optimizer)->granularity() == Granularity::matrix;
+  return {replicas, replica, whole ? ShardCuts::tensors : ShardCuts::norm_blocks};
 }
 
 StatePlaces::StatePlaces(const ParameterLayout& layout, const Setup& setup)
@@ -25,7 +27,7 @@ StatePlaces::StatePlaces(const ParameterLayout& layout, const Setup& setup)
       setup_(setup),
       rounds_(setup.precision.rounds_weights()),
       weights_sharded_(gathers_weights() || (is_sharded() && rounds_)),
-      units_(shard_units(layout, setup.place.replicas)),
+      units_(setup.place.units(layout)),
       held_(held_parts(layout, units_, setup.place.replica)) {
   for (const ShardUnit& unit : units_) {
     shard_begins_.push_back(shard_);
@@ -155,6 +157,19 @@ std::vector<std::vector<OptimizerPart>> StatePlaces::optimizer_parts() const {
     }
   }
   return parts;
+}
+
+std::vector<std::vector<HeldPlace>> StatePlaces::held_places() const {
+  std::vector<std::vector<HeldPlace>> places(units_.size());
+  for (const HeldPart& part : held_) {
+    const Parameter& parameter = layout_.parameters[part.parameter];
+    places[part.unit].push_back({.part = part,
+                                 .weight = weight_at(part),
+                                 .grad = own_sum_at(parameter.grad_offset + part.begin, part.unit),
+                                 .state = state_at(part),
+                                 .rounded = rounded_at(part)});
+  }
+  return places;
 }
 
 std::vector<CountedPart> StatePlaces::counted(int tp_rank) const {
