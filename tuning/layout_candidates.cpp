@@ -6,7 +6,6 @@
 #include <iterator>
 #include <limits>
 
-#include "actors/training/job/combinations.hpp"
 #include "core/error.hpp"
 #include "model/fp8_weights.hpp"
 #include "tuning/cut_layouts.hpp"
@@ -70,10 +69,7 @@ class Enumeration {
 
   bool divides_experts(int ep, int dp) const {
     if (ep == 1) return true;
-    if (request_.config.routed_layers() == 0 || dp % ep != 0 || request_.config.experts.count % ep != 0) return false;
-    UsedFeatures used{request_.device};
-    used.add(Feature::expert_parallel, "ep", std::to_string(ep));
-    return find_refused(used) == nullptr;
+    return request_.config.routed_layers() > 0 && dp % ep == 0 && request_.config.experts.count % ep == 0;
   }
 
   void add_schedules(Layout layout) {

@@ -104,7 +104,6 @@ struct FeatureTable {
       {reference, "{reference}", "reference",
        [](const Run& run) { return asked_if(!run.job.preference.reference.empty(), run.job.preference.reference); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
-      {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",
        [](const Run& run) {
          return asked_if(run.job.config.router_rules.capacity > 0, fmt::format("{}", run.job.config.router_rules.capacity));

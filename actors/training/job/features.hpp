@@ -33,7 +33,6 @@ enum class Feature {
   preferences,
   reference,
   experts,
-  expert_parallel,
   expert_capacity,
   expert_biases,
   layer_balance,

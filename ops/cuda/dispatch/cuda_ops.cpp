@@ -144,9 +144,9 @@ class CudaOps final : public Ops {
   void compute(const WeighRowsBackwardArgs& args) { experts_.weigh_rows_backward(args); }
   void compute(const GroupedMatmulArgs& args) { experts_.grouped_matmul(args); }
   void compute(const GroupedWeightGradArgs& args) { experts_.grouped_weight_grad(args); }
-  void compute(const SendTokensArgs&) { refuse_divided_experts(); }
-  void compute(const SortReceivedArgs&) { refuse_divided_experts(); }
-  void compute(const ExchangeRowsArgs&) { refuse_divided_experts(); }
+  void compute(const SendTokensArgs& args) { experts_.send_tokens(args); }
+  void compute(const SortReceivedArgs& args) { experts_.sort_received(args); }
+  void compute(const ExchangeRowsArgs& args) { experts_.exchange_rows(args); }
   void compute(const SigmoidArgs& args) { enqueue("sigmoid", cuda::sigmoid, args); }
   void compute(const SigmoidBackwardArgs& args) { enqueue("sigmoid_backward", cuda::sigmoid_backward, args); }
   void compute(const SinksArgs&) { refuse_on_gpus("learned logits of heads (sinks)"); }
@@ -260,10 +260,6 @@ class CudaOps final : public Ops {
   [[noreturn]] static void refuse_on_gpus(const char* what) {
     throw Error(ErrorKind::unavailable, fmt::format("GPUs do not compute {} yet; use the CPU", what));
   }
-  [[noreturn]] static void refuse_divided_experts() {
-    throw Error(ErrorKind::unavailable, "experts that GPUs divide are not built yet; use the CPU");
-  }
-
   CudaStream& stream_;
   cuda::OpsStream ops_;
   int multiprocessors_;

@@ -111,13 +111,10 @@ std::vector<RefusedCommand> expert_commands() {
   return {
       {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
       {sinks, {}, {train_on_gpus, "--model gpt-oss-20b --seq-len 8"}},
       {latent_attention, {}, {train_on_gpus, "--model deepseek-v2-lite --seq-len 8"}},
       {sigmoid_router, router_z_loss, {train, "--model deepseek-v3 --seq-len 8 --moe-z-loss 0.001"}},
       {sigmoid_router, half_precision, {train, "--model deepseek-v3 --seq-len 8 --precision bf16"}},
-      {expert_capacity, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5"}},
-      {expert_biases, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
       {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
       {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
