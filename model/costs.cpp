@@ -61,9 +61,11 @@ double seen_positions(const ModelConfig& config, std::int64_t layer, std::int64_
   return window * (2 - window / all) + 2 * (sinks * (before - sinks / 2) + striped) / all;
 }
 
-// FLOPs per token of one product of causal attention: scores with queries, keys or values.
+// FLOPs per token of one product of causal attention, scores with queries, keys or values: the mean of these, where values have
+// another number of columns.
 double score_products(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
-  return static_cast<double>(config.heads * config.head_dim) * seen_positions(config, layer, sequence);
+  const double columns = static_cast<double>(config.heads * (config.head_dim + config.value_dim())) / 2;
+  return columns * seen_positions(config, layer, sequence);
 }
 
 }  // namespace
@@ -93,7 +95,8 @@ std::int64_t matmul_parameter_count(const ModelConfig& config) {
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double attention = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    attention += static_cast<double>(config.hidden) * seen_positions(config, layer, sequence);
+    attention += config.latent ? score_products(config, layer, sequence)
+                               : static_cast<double>(config.hidden) * seen_positions(config, layer, sequence);
   std::int64_t trained = 0;
   for (const BlockCount& counted : block_counts(config))
     trained += counted.blocks * active_trained_elements(config, counted.block);
@@ -137,7 +140,8 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
   if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:
-      return adapted(TensorRole::qkv_weight) + 2.0 * score_products(config, block.layer, sequence);
+      return adapted(TensorRole::qkv_weight) + matmul(TensorRole::compress_weight) + matmul(TensorRole::query_expand_weight) +
+             matmul(TensorRole::key_value_expand_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
       return adapted(TensorRole::mlp_in_weight);
     case BlockKind::experts: {

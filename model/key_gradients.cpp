@@ -3,7 +3,8 @@
 namespace pipetrain {
 
 KeyGradients::KeyGradients(const StageModelSpec& spec, const ParameterLayout& layout, int tp)
-    : shape_{spec.shape.tokens() * spec.slices, 2 * spec.config.kv_heads_of_rank(tp) * spec.config.head_dim},
+    : shape_{spec.shape.tokens() * spec.slices,
+             spec.config.kv_heads_of_rank(tp) * (spec.config.head_dim + spec.config.value_dim())},
       places_(layout.blocks.size()) {
   if (spec.slices == 1) return;
   bytes_of_block_ = align_up(Tensor{nullptr, shape_, DType::f32}.bytes());

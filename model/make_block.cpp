@@ -2,7 +2,8 @@
 
 #include <cassert>
 
-#include "model/blocks/attention_block.hpp"
+#include "model/attention/attention_block.hpp"
+#include "model/attention/latent_attention_block.hpp"
 #include "model/blocks/chunked_head_block.hpp"
 #include "model/blocks/embedding_block.hpp"
 #include "model/blocks/head_block.hpp"
@@ -17,6 +18,7 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
     case BlockKind::embedding:
       return std::make_unique<EmbeddingBlock>(config, tp);
     case BlockKind::attention:
+      if (config.latent) return std::make_unique<LatentAttentionBlock>(config, parameters, tp);
       return std::make_unique<AttentionBlock>(config, parameters, tp);
     case BlockKind::mlp:
       return std::make_unique<MlpBlock>(config, parameters, tp);

@@ -35,6 +35,7 @@ StageInference::StageInference(const InferenceSpec& spec, const TensorParallel& 
 std::int64_t StageInference::logits_columns() const { return layout_.blocks.back().find(TensorRole::output_weight)->shape[0]; }
 
 Shape StageInference::cache_shape() const {
+  if (spec_.config.latent) return {spec_.positions, spec_.config.latent->cached_columns()};
   return {spec_.positions, 2 * spec_.config.kv_heads_of_rank(tp_.size()) * spec_.config.head_dim};
 }
 

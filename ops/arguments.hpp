@@ -134,7 +134,13 @@ struct EmbeddingGradArgs {
 // On GPUs in bf16 only.
 
 // The activation of a gated MLP's gate.
-enum class GateKind { silu, gelu };  // gelu in its tanh form
+enum class GateKind { silu, gelu, clamped };  // gelu in its tanh form
+
+// With GateKind::clamped, on CPUs only: y = (u + 1) g sigmoid(alpha g), where g = min(gate, limit), and u is `up` between
+// -limit and limit.
+struct GateClamps {
+  float alpha = 1, limit = 0;
+};
 
 struct SwigluArgs {
   Tensor gate_up;                      // [T, 2I]
@@ -142,6 +148,7 @@ struct SwigluArgs {
   std::optional<Tensor> largest = {};  // of y
   GateKind gate = GateKind::silu;
   Tensor used = {};  // [1] i32: see ops/expert_arguments.hpp; without a shape: all rows
+  GateClamps clamps = {};
 };
 
 struct SwigluBackwardArgs {
@@ -151,6 +158,7 @@ struct SwigluBackwardArgs {
   std::optional<Tensor> largest = {};  // of dgate_up
   GateKind gate = GateKind::silu;
   Tensor used = {};  // as in SwigluArgs
+  GateClamps clamps = {};
 };
 
 struct RmsNormArgs {
@@ -371,9 +379,61 @@ struct AttentionBackwardArgs {
 
 // The cache holds the keys and values of a sequence, one row for each position: all key heads, then all value heads.
 struct CachedAttentionArgs {
-  Tensor qkv;    // [T, (Hq + 2 Hkv) D], for the positions from shape.first_query on
-  Tensor cache;  // [positions, 2 Hkv D]: rows below shape.first_query are read, the T rows from it on are written
-  Tensor out;    // [T, Hq D], output
+  Tensor qkv;               // [T, (Hq + 2 Hkv) D], for the positions from shape.first_query on
+  Tensor cache;             // [positions, 2 Hkv D]: rows below shape.first_query are read, the T rows from it on are written
+  Tensor out;               // [T, Hq D], output
+  Tensor log_sum_exp = {};  // [1, Hq, T] f32, output on CPUs; without a shape: not wanted
+};
+
+// A logit of each head, which adds to the denominator of the softmax of all its queries, and has no value (OpenAI 2025,
+// "gpt-oss-120b & gpt-oss-20b Model Card", section 2.3). On CPUs only. B may be a multiple of the batch, where the queries of a
+// sequence are divided into runs.
+struct SinksArgs {
+  Tensor logits;       // [Hq]
+  Tensor out;          // [B queries, Hq V], in place: the attention's output without the sinks, then with them
+  Tensor log_sum_exp;  // [B, Hq, queries] f32, in place
+};
+
+struct SinksBackwardArgs {
+  Tensor logits;       // [Hq]
+  Tensor dout, out;    // [B queries, Hq V]: the output with the sinks, and its gradient
+  Tensor log_sum_exp;  // [B, Hq, queries] f32, with the sinks
+  Tensor dlogits;      // [Hq] f32 +=
+};
+
+// The queries, keys and values of a latent attention (DeepSeek-AI 2024, "DeepSeek-V2"), with as many key heads as query heads.
+// A head's queries and keys have P columns that stay, then R columns that rotate, P + R = D; values have V columns. On CPUs
+// only.
+struct LatentHeadsArgs {
+  Tensor q;                  // [T, Hq D]
+  Tensor key_value;          // [T, Hq (P + V)]: of each head, the first columns of its keys, then its values
+  Tensor rotated;            // [T, R]: the last columns of the keys of all heads
+  Tensor cos_sin;            // [sequence, 2, R/2] f32, as in RotaryArgs
+  bool interleaved = false;  // columns (2i, 2i + 1) rotate together, instead of columns (i, i + R/2)
+  std::optional<Tensor> documents = {};
+  Tensor qkv;  // [T, Hq (2 D + V)], output: rotated, as attention reads it
+};
+
+struct LatentHeadsBackwardArgs {
+  Tensor dqkv;
+  Tensor cos_sin;
+  bool interleaved = false;
+  std::optional<Tensor> documents = {};
+  Tensor dq, dkey_value;  // as the forward's, output
+  Tensor drotated;        // [T, R] f32, output: summed over this rank's heads
+};
+
+// As CachedAttentionArgs, for latent attention: the cache has the K numbers of a position's latent vector, then its R rotated
+// columns.
+struct CachedLatentAttentionArgs {
+  Tensor q;        // [T, Hq D], not rotated yet
+  Tensor latent;   // [T, K]: of the positions from shape.first_query on
+  Tensor rotated;  // [T, R], not rotated yet
+  Tensor expand;   // [Hq (P + V), K]: the matrix whose product with `latent` is LatentHeadsArgs::key_value
+  Tensor cos_sin;  // [T, 2, R/2] f32: of these positions
+  bool interleaved = false;
+  Tensor cache;  // [positions, K + R]: rows below shape.first_query are read, the T rows from it on are written
+  Tensor out;    // [T, Hq V], output
 };
 
 struct MergeAttentionArgs {

@@ -21,7 +21,7 @@ namespace pipetrain {
 
 // The experts of each token, and the order of the rows.
 struct Routing {
-  Tensor probabilities;  // [T, E] f32: softmax of the logits
+  Tensor probabilities;  // [T, E] f32: softmax of the logits, or other scores (ScoreRule)
   Tensor log_sum_exp;    // [T] f32: of the logits
   Tensor experts;        // [T, C] i32: those chosen, in ascending order
   Tensor places;         // [T, C] i32: the row of each of them; -1 for a dropped choice
@@ -37,10 +37,23 @@ struct ExpertCapacity {
   std::int64_t tokens = 0;
 };
 
+// How scores follow from logits, and weights from the scores of the experts that are chosen. Other rules than the usual one are
+// computed on CPUs only.
+struct ScoreRule {
+  bool sigmoid = false;  // the score of a logit is its sigmoid, and `probabilities` has it; otherwise its share of the softmax
+  // The experts are divided into this many groups of neighbours, and only those of the `chosen_groups` with the highest scores
+  // (of equal ones, the lowest) are chosen from. A group's score is the largest of its experts', or the sum of the two largest.
+  std::int64_t groups = 1, chosen_groups = 1;
+  bool pairs = false;
+  float scale = 1;  // the weights are multiplied by it, at last
+};
+
 struct RouteArgs {
   Tensor logits;            // [T, E] f32
   bool normalised = false;  // the weights of a token's experts are divided by their sum
-  Tensor bias = {};         // [E] f32, added to the probabilities for the choice alone; without a shape: none
+  ScoreRule rule = {};
+  Tensor bias = {};        // [E] f32, added to the scores for the choice alone; without a shape: none
+  Tensor correction = {};  // as bias, on CPUs only
   ExpertCapacity capacity = {};
   Routing routing;  // output
 };
@@ -56,6 +69,7 @@ struct RouterLosses {
 struct RouteBackwardArgs {
   Routing routing;  // the forward's
   bool normalised = false;
+  ScoreRule rule = {};
   Tensor dweights;  // [R] f32
   std::optional<RouterLosses> losses = {};
   Tensor dlogits;  // [T, E] f32, output
@@ -94,12 +108,32 @@ struct WeighRowsArgs {
 
 struct WeighRowsBackwardArgs {
   TensorParallel tp = {};
-  Tensor dy;         // [R, I]
-  Tensor x;          // [R, I], the forward's: this rank's columns
-  Tensor weights;    // [R] f32
-  Tensor dx;         // [R, I], output; may be dy's memory
-  Tensor dweights;   // [R] f32, output: summed over the ranks
-  Tensor used = {};  // [1] i32: the number of rows; without a shape: all
+  Tensor dy;           // [R, I]
+  Tensor x;            // [R, I], the forward's: this rank's columns
+  Tensor weights;      // [R] f32
+  Tensor dx;           // [R, I], output; may be dy's memory
+  Tensor dweights;     // [R] f32, output: summed over the ranks
+  Tensor addend = {};  // [R] f32, on CPUs: each rank adds its own to dweights before that sum; without a shape: none
+  Tensor used = {};    // [1] i32: the number of rows; without a shape: all
+};
+
+// The biases of the experts' matrices, on CPUs only. Columns [first_column, first_column + n) of the rows have the biases.
+struct ExpertBiasArgs {
+  Tensor x;             // [R, N] +=
+  Tensor bias;          // [E n]
+  Tensor offsets;       // [E + 1] i32
+  Tensor weights = {};  // [R] f32: a factor of each row's bias; without a shape: 1
+  std::int64_t first_column = 0;
+};
+
+struct ExpertBiasBackwardArgs {
+  Tensor dy;            // [R, N]
+  Tensor bias;          // [E n]
+  Tensor offsets;       // [E + 1] i32
+  Tensor weights = {};  // [R] f32, the forward's
+  std::int64_t first_column = 0;
+  Tensor dbias;      // [E n] f32 +=
+  Tensor dots = {};  // [R] f32, output: the product of each row of dy with its bias; without a shape: not wanted
 };
 
 struct GroupedMatmulArgs {

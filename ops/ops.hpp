@@ -48,7 +48,9 @@ using Operation =
           CountedRowsArgs, ContextTargetsArgs, SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs,
           SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs,
           SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
-          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs>;
+          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
+          OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
+          ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs>;
 
 class Ops {
  public:
@@ -181,10 +183,29 @@ class Ops {
     enqueue(OfSegments<MergeAttentionArgs>{shape, args});
   }
 
+  // --- On CPUs only: sinks and latent attention ---
+
+  // Adds the sinks' logits to the denominators of the softmax: out *= 1 / (1 + exp(logit - log_sum_exp)).
+  void add_sinks(const SinksArgs& args) { enqueue(args); }
+  // The gradient of the logits. attention_backward computes the others, given out and log_sum_exp with the sinks.
+  void sinks_backward(const SinksBackwardArgs& args) { enqueue(args); }
+  // Builds the packed qkv of a latent attention, with rotated queries and keys.
+  void latent_heads(const SegmentShape& shape, const LatentHeadsArgs& args) {
+    enqueue(OfSegments<LatentHeadsArgs>{shape, args});
+  }
+  void latent_heads_backward(const SegmentShape& shape, const LatentHeadsBackwardArgs& args) {
+    enqueue(OfSegments<LatentHeadsBackwardArgs>{shape, args});
+  }
+  // cached_attention with a cache of latent vectors: scores and outputs are computed with the latent vectors themselves, so
+  // that no keys and values are expanded.
+  void cached_latent_attention(const SegmentShape& shape, const CachedLatentAttentionArgs& args) {
+    enqueue(OfSegments<CachedLatentAttentionArgs>{shape, args});
+  }
+
   // --- Routed experts: shapes as in ops/expert_arguments.hpp ---
 
-  // Chooses the C experts with the largest logits for each token, or with the largest sums of probability and bias; of equal
-  // ones the lowest. Drops what is beyond the capacity, and sorts the other rows. A row's weight is its expert's probability.
+  // Chooses the C experts with the largest logits for each token, or with the largest sums of score and bias; of equal
+  // ones the lowest. Drops what is beyond the capacity, and sorts the other rows. A row's weight is its expert's score.
   void route(const RouteArgs& args) { enqueue(args); }
   // dlogits = the gradient of the weights, of the balancing loss and of the z-loss. A sequence's balancing loss is
   // E sum_e f_e P_e: with N its tokens times the layers that are counted together, f_e = counts_e / N, and P_e the mean over N
@@ -200,6 +221,9 @@ class Ops {
   // y = x, each row times its weight.
   void weigh_rows(const WeighRowsArgs& args) { enqueue(args); }
   void weigh_rows_backward(const WeighRowsBackwardArgs& args) { enqueue(args); }
+  // x += the bias of each row's expert, times the row's weight.
+  void add_expert_bias(const ExpertBiasArgs& args) { enqueue(args); }
+  void expert_bias_backward(const ExpertBiasBackwardArgs& args) { enqueue(args); }
   // out = in times the matrix of each row's expert.
   void grouped_matmul(const GroupedMatmulArgs& args) { enqueue(args); }
   // Adds dy^T x over the rows of each expert to that expert's dw, or replaces it, with zeros if the expert has no row.

@@ -17,6 +17,8 @@ struct SegmentShape {
   std::int64_t queries = 1, keys = 1;           // in each sequence
   std::int64_t first_query = 0, first_key = 0;  // their first positions in the sequence
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
+  // On CPUs, values may have another number of columns than queries and keys, V in place of D; 0: D.
+  std::int64_t own_value_dim = 0;
   // A query attends to the last `window` positions up to its own; 0: to all of them.
   std::int64_t window = 0;
   // A query also attends to the first `sinks` positions (Xiao et al. 2023, "Efficient Streaming Language Models with Attention
@@ -31,8 +33,10 @@ struct SegmentShape {
   float score_scale() const;
   double exact_score_scale() const;  // before it is rounded to fp32
   std::int64_t tokens() const { return batch * queries; }
+  std::int64_t value_dim() const { return own_value_dim > 0 ? own_value_dim : head_dim; }
   std::int64_t query_cols() const { return heads * head_dim; }
-  std::int64_t key_value_cols() const { return 2 * kv_heads * head_dim; }
+  std::int64_t output_cols() const { return heads * value_dim(); }
+  std::int64_t key_value_cols() const { return kv_heads * (head_dim + value_dim()); }
   // The packed matrix qkv [T, (Hq + 2 Hkv) D] holds all query heads, then all key heads, then all value heads of a token.
   std::int64_t packed_cols() const { return query_cols() + key_value_cols(); }
 

@@ -34,6 +34,8 @@ PIECE = re.compile(r"weights/([^\[\]{}]+?)(?:\[(:,)?(\d+):(\d+)\])?(\.T)?(?:\{(\
 LIMIT = 1e-5
 # What says how a file was made, and not what the model is.
 NO_MEANING = {"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache"}
+# Keys of DeepSeek's own programs, which transformers leaves out where it does not read them.
+NO_MEANING |= {"scoring_func", "topk_method"}
 
 
 def checkpoint_weights(folder, shapes):

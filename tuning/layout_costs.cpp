@@ -178,7 +178,7 @@ LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& la
   const ModelConfig& config = request_.config;
   const LinkSpeed link = links_.sequences(layout);
   const double tokens = tokens_of(request_, layout), steps = layout.cp, bytes = activation_bytes(request_);
-  const double keys = 2 * tokens * static_cast<double>(config.kv_heads * config.head_dim) / layout.tp;
+  const double keys = tokens * static_cast<double>(config.kv_heads * (config.head_dim + config.value_dim())) / layout.tp;
   const double pass = link.latency + keys * bytes / link.rate, gradients = link.latency + keys * gradient_bytes / link.rate;
   const double exposed = (steps - 1) * std::max(0.0, pass - scores / steps);
   double exposed_back = gradients;
@@ -186,7 +186,7 @@ LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& la
     const double travels = (step + 1 < layout.cp ? pass : 0) + (step > 0 ? gradients : 0);
     exposed_back += std::max(0.0, travels - 2 * scores / steps);
   }
-  const double outputs = tokens * static_cast<double>(config.heads * config.head_dim) / layout.tp;
+  const double outputs = tokens * static_cast<double>(config.heads * config.value_dim()) / layout.tp;
   const double merged = 0.75 * (steps - 1) * outputs * (bytes + 2 * sizeof(float));
   const double added = (steps - 1) * keys * 3 * gradient_bytes;
   return {exposed + merged / request_.speed.memory_rate, exposed_back + added / request_.speed.memory_rate};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/choice_biases.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/option_values.hpp"
@@ -82,6 +83,7 @@ struct Exported {
   ModelConfig config;  // with adapters: these alone are written
   std::shared_ptr<const WeightSource> weights;
   std::string origin;
+  std::vector<std::vector<float>> expert_biases = {};  // CheckpointState's
 };
 
 ModelConfig config_of_base(const std::filesystem::path& model) {
@@ -109,7 +111,8 @@ Exported open_exported(const ExportOptions& options) {
   const CheckpointManifest manifest = verify_checkpoint(options.load);
   ModelConfig config = read_checkpoint_config(options.load);
   auto weights = open_checkpoint(options.load, manifest, config).weights;
-  return {std::move(config), std::move(weights), fmt::format("step {} of {}", manifest.state.step, options.load.string())};
+  return {std::move(config), std::move(weights), fmt::format("step {} of {}", manifest.state.step, options.load.string()),
+          manifest.state.expert_biases};
 }
 
 }  // namespace
@@ -135,7 +138,7 @@ int run_export(const ExportOptions& options) {
     if (config.adapter.exists())
       save_peft_folder(config, options.out, "", fill, folder);
     else
-      save_hf_model(config, options.out, fill, folder);
+      save_hf_model(config, options.out, with_choice_biases(config, exported.expert_biases, fill), folder);
   } catch (const Stopped&) {
     print_note("stopped by " + stop_signal_name());
     return stop_signal_status();

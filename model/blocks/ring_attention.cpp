@@ -36,6 +36,7 @@ class RingPass {
   std::int64_t chunk() const { return chunk_; }
   std::int64_t heads() const { return shape_.heads; }
   std::int64_t query_cols() const { return shape_.query_cols(); }
+  std::int64_t output_cols() const { return shape_.output_cols(); }
   std::int64_t key_value_cols() const { return shape_.key_value_cols(); }
   bool in_fp32() const { return context_.dtype == DType::f32; }
 
@@ -79,6 +80,7 @@ class RingPass {
                        .heads = shape_.heads,
                        .kv_heads = shape_.kv_heads,
                        .head_dim = shape_.head_dim,
+                       .own_value_dim = shape_.own_value_dim,
                        .window = shape_.window,
                        .sinks = shape_.sinks,
                        .block = shape_.block,
@@ -165,7 +167,7 @@ void attend(const BlockContext& context, const RingPass& pass, const Forward& of
   Ops& ops = context.ops;
   Tensor coming = pass.key_values(context.dtype);
   const Tensor out = pass.in_fp32() ? of.out : context.workspace.allocate(of.out.shape, DType::f32);
-  const Tensor part = context.workspace.allocate({pass.chunk(), pass.query_cols()}, context.dtype);
+  const Tensor part = context.workspace.allocate({pass.chunk(), pass.output_cols()}, context.dtype);
   const Tensor part_sums = context.workspace.allocate({1, pass.heads(), pass.chunk()}, DType::f32);
   for (int step = 0; step < pass.steps(); ++step) {
     const bool last = step + 1 == pass.steps();
@@ -183,12 +185,12 @@ void attend(const BlockContext& context, const RingPass& pass, const Forward& of
       if (!first)
         ops.merge_attention(segment, {.part = part, .part_log_sum_exp = part_sums, .out = own, .log_sum_exp = own_sums});
       else if (!in_place)
-        ops.copy_columns({.source = part, .target = own, .count = pass.query_cols()});
+        ops.copy_columns({.source = part, .target = own, .count = pass.output_cols()});
     });
     if (!last) pass.finish();
     std::swap(here, coming);
   }
-  if (!pass.in_fp32()) ops.copy_columns({.source = out, .target = of.out, .count = pass.query_cols()});
+  if (!pass.in_fp32()) ops.copy_columns({.source = out, .target = of.out, .count = pass.output_cols()});
 }
 
 struct Backward {

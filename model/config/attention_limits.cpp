@@ -11,6 +11,14 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
+  if (device == DeviceKind::cuda && (config.sinks || config.latent))
+    throw Error(ErrorKind::input, {"device", "cuda"},
+                config.sinks ? "GPT-OSS is not built for GPUs yet; use the CPU"
+                             : "latent attention (DeepSeek) is not built for GPUs yet; use the CPU");
+  if (config.experts.scores.corrected && precision != DType::f32)
+    throw Error(ErrorKind::input, {"precision", precision == DType::bf16 ? "bf16" : "fp16"},
+                "biases of choices that are rounded to 16 bits would choose other experts, and are not built in fp32 yet; use "
+                "precision fp32");
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";

@@ -8,6 +8,7 @@
 
 #include "model/config/adapter.hpp"
 #include "model/config/experts.hpp"
+#include "model/config/latent_attention.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
 #include "ops/preference.hpp"
@@ -31,7 +32,10 @@ enum class Family {
   mixtral,
   qwen2_moe,
   qwen3_moe,
-  olmoe
+  olmoe,
+  gpt_oss,
+  deepseek_v2,
+  deepseek_v3
 };
 enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
@@ -81,6 +85,8 @@ struct ModelConfig {
   Biases biases;
   bool head_norms = false;        // an RMSNorm over each head of queries and keys, before they rotate
   bool projection_norms = false;  // one RMSNorm over all heads of queries and one over those of keys, before they rotate
+  bool sinks = false;             // each head has a learned logit that only adds to the denominator of its softmax
+  std::optional<LatentAttention> latent;  // queries, keys and values are expanded from latent vectors
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -142,6 +148,10 @@ struct ModelConfig {
     return positions == PositionKind::rotary &&
            (layer_types.empty() || layer_types.at(static_cast<std::size_t>(layer)).rotates);
   }
+  // Returns the columns of a head in which queries and keys may rotate.
+  std::int64_t rotary_dim() const { return latent ? latent->rotated : head_dim; }
+  // Returns the columns of a head's values.
+  std::int64_t value_dim() const { return latent ? latent->value : head_dim; }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
   // Returns the columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.

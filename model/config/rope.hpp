@@ -31,6 +31,8 @@ struct Rope {
   double theta = 1e4;
   RopeScaling scaling = {};
   double rotated_share = 1;  // the first columns of each head, rounded down, rotate; the others stay
+  // Columns (2i, 2i + 1) rotate together rather than columns (i, i + half). For latent attention only.
+  bool interleaved = false;
   bool operator==(const Rope&) const = default;
 
   // Returns the most positions of a text that rotates by the short factors of longrope; 0: all texts rotate alike.

@@ -19,22 +19,32 @@ enum class TensorRole {
   norm_bias,
   query_norm_weight,  // attention: of the norm over each head's queries, one for all heads, or of that over all heads
   key_norm_weight,
+  latent_query_norm_weight,  // latent attention: of the norm of the latent vector of queries, and of that of keys and values
+  latent_key_norm_weight,
   output_norm_weight,  // attention and MLP: of the norm of what is added to the residual stream
   qkv_weight,          // attention: queries, keys and values, in this order
   qkv_bias,
+  sink_logits,  // attention: one number for each head, see ModelConfig::sinks
   attention_out_weight,
   attention_out_bias,
   mlp_in_weight,  // gate and up, in this order, or the one matrix of a GELU
   mlp_in_bias,
   mlp_out_weight,
   mlp_out_bias,
-  router_weight,      // experts: one row for each expert
+  router_bias,        // experts: one number for each expert, added to its logit
+  router_correction,  // one number for each expert, see RouterScores::corrected
+  expert_in_bias,     // of each expert, gate and up; the experts in order
+  expert_out_bias,    // of each expert
+  router_weight,      // one row for each expert
   expert_in_weight,   // of each expert, gate and up; the experts in order
   expert_out_weight,  // of each expert
   shared_in_weight,   // of the shared expert, gate and up
   shared_out_weight,
   shared_gate_weight,  // one row, whose product with a token is the logit of the shared expert's gate
-  output_weight,       // head: one row for each token of the vocabulary, or for each class
+  compress_weight,     // latent attention: to the latent vector of queries, and to that of keys and values with rotated columns
+  query_expand_weight,      // of each head, from the latent vector of queries, or from the hidden state
+  key_value_expand_weight,  // of each head, plain columns of the key, then the value
+  output_weight,            // head: one row for each token of the vocabulary, or for each class
   // Adapters (Adapter): the first matrices of all that are added to one of the matrices above, stacked, then the second matrix
   // of each. The second of three, or of two, is that of the matrix's first, second or third tensor.
   qkv_adapter_in,

@@ -2,6 +2,20 @@
 
 namespace pipetrain {
 
+ScoreRule Router::score_rule(const RouterScores& scores) {
+  return {.sigmoid = scores.sigmoid,
+          .groups = scores.groups,
+          .chosen_groups = scores.chosen_groups,
+          .pairs = scores.pairs,
+          .scale = static_cast<float>(scores.scale)};
+}
+
+void Router::bind(const BoundTensors& tensors) {
+  matrix_ = tensors.at(TensorRole::router_weight);
+  if (has_bias_) bias_ = tensors.at(TensorRole::router_bias);
+  if (is_corrected_) correction_ = tensors.at(TensorRole::router_correction);
+}
+
 Routing Router::route(const BlockContext& context, const Tensor& normed, Arena& memory) const {
   const std::int64_t tokens = context.tokens();
   const Routing routing{.probabilities = memory.allocate({tokens, experts_}, DType::f32),
@@ -13,10 +27,17 @@ Routing Router::route(const BlockContext& context, const Tensor& normed, Arena& 
                         .offsets = memory.allocate({experts_ + 1}, DType::i32)};
   const ArenaScope scope(context.workspace);
   const Tensor logits = context.workspace.allocate({tokens, experts_}, DType::f32);
-  context.ops.gather_matmul({.kind = MatmulKind::forward, .shard = normed, .w = matrix_.weight, .full = normed, .out = logits});
+  context.ops.gather_matmul({.kind = MatmulKind::forward,
+                             .shard = normed,
+                             .w = matrix_.weight,
+                             .full = normed,
+                             .out = logits,
+                             .bias = has_bias_ ? std::optional(bias_.weight) : std::nullopt});
   context.ops.route({.logits = logits,
                      .normalised = normalised_,
+                     .rule = rule_,
                      .bias = context.router == nullptr ? Tensor{} : context.router->bias,
+                     .correction = correction_.weight,
                      .capacity = {context.shape.batch, expert_capacity(rules_, settings_, tokens / context.shape.batch)},
                      .routing = routing});
   return routing;
@@ -53,6 +74,7 @@ Tensor Router::backward(const BlockContext& context, const BackwardArgs& args, W
     const Tensor exact = rounds ? context.workspace.allocate({tokens, experts_}, DType::f32) : logits_grad;
     context.ops.route_backward({.routing = args.routing,
                                 .normalised = normalised_,
+                                .rule = rule_,
                                 .dweights = args.dweights,
                                 .losses = losses(context, args.routing),
                                 .dlogits = exact,
@@ -62,6 +84,10 @@ Tensor Router::backward(const BlockContext& context, const BackwardArgs& args, W
   const Tensor own_grad = own_rows(logits_grad);
   context.ops.gather_matmul(
       {.kind = MatmulKind::input_grad, .shard = own_grad, .w = matrix_.weight, .full = own_grad, .out = input_grad});
+  if (has_bias_) {
+    const ArenaScope scope(context.workspace);
+    context.ops.bias_grad(own_grad, sums_of(context, bias_));
+  }
   // Every rank has the whole matrix: under sequence parallelism each adds the gradient of its own tokens.
   gradients.unannounced().add({.dy = own_grad, .x = own_rows(args.normed), .dw = matrix_.grad});
   return input_grad;

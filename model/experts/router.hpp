@@ -12,10 +12,13 @@ class Router {
         chosen_(config.experts.chosen),
         routed_layers_(config.routed_layers()),
         normalised_(config.experts.normalised),
+        rule_(score_rule(config.experts.scores)),
+        has_bias_(config.experts.biases),
+        is_corrected_(config.experts.scores.corrected),
         losses_(config.router_losses),
         settings_(config.experts),
         rules_(config.router_rules) {}
-  void bind(const BoundTensors& tensors) { matrix_ = tensors.at(TensorRole::router_weight); }
+  void bind(const BoundTensors& tensors);
 
   // Returns the most rows of this rank's tokens.
   std::int64_t rows(const BlockContext& context) const { return context.tokens() * chosen_; }
@@ -33,14 +36,17 @@ class Router {
   Tensor backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients) const;
 
  private:
+  static ScoreRule score_rule(const RouterScores& scores);
   std::optional<RouterLosses> losses(const BlockContext& context, const Routing& routing) const;
 
   std::int64_t experts_, chosen_, routed_layers_;
   bool normalised_;
+  ScoreRule rule_;
+  bool has_bias_, is_corrected_;
   RouterLossSettings losses_;
   Experts settings_;
   RouterRules rules_;
-  BoundTensor matrix_;
+  BoundTensor matrix_, bias_, correction_;
 };
 
 }  // namespace pipetrain

@@ -16,14 +16,15 @@ void multiply_alone(Ops& ops, const PlainProduct& product) {
 void SharedExpert::bind(const BoundTensors& tensors) {
   in_ = tensors.at(TensorRole::shared_in_weight);
   out_ = tensors.at(TensorRole::shared_out_weight);
-  gate_ = tensors.at(TensorRole::shared_gate_weight);
+  if (has_gate_) gate_ = tensors.at(TensorRole::shared_gate_weight);
 }
 
 void SharedExpert::expand(const BlockContext& context, const Tensor& normed, const KeptMemory& memory, Saved& saved) const {
   const std::int64_t tokens = context.tokens();
-  saved.gates = memory.results->allocate({tokens}, DType::f32);
+  if (has_gate_) saved.gates = memory.results->allocate({tokens}, DType::f32);
   saved.projected = memory.results->allocate({tokens, in_.weight.rows()}, context.dtype);
   multiply_alone(context.ops, {MatmulKind::forward, normed, in_.weight, saved.projected});
+  if (!has_gate_) return;
   const ArenaScope scope(context.workspace);
   const Tensor logits = context.workspace.allocate({tokens, 1}, DType::f32);
   multiply_alone(context.ops, {MatmulKind::forward, normed, gate_.weight, logits});
@@ -36,13 +37,18 @@ Tensor SharedExpert::activated(const BlockContext& context, const Saved& saved, 
   return inner;
 }
 
+Tensor SharedExpert::gated(const BlockContext& context, const Tensor& inner, const Saved& saved, Arena& memory) const {
+  if (!has_gate_) return inner;
+  const Tensor gated = memory.allocate(inner.shape, context.dtype);
+  context.ops.weigh_rows({.x = inner, .weights = saved.gates, .y = gated});
+  return gated;
+}
+
 Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memory, Saved& saved) const {
   const Tensor output = context.workspace.allocate({context.tokens(), out_.weight.rows()}, DType::f32);
   const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
-  const Tensor gated = context.workspace.allocate(inner.shape, context.dtype);
-  context.ops.weigh_rows({.x = inner, .weights = saved.gates, .y = gated});
-  multiply_alone(context.ops, {MatmulKind::forward, gated, out_.weight, output});
+  multiply_alone(context.ops, {MatmulKind::forward, gated(context, inner, saved, context.workspace), out_.weight, output});
   return output;
 }
 
@@ -65,16 +71,17 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
                               const Saved& saved) const {
   const Tensor normed_grad = context.workspace.allocate(args.normed.shape, DType::f32);
   const ArenaScope scope(context.workspace);
-  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, context.workspace);
-  const Tensor gated = gradients.allocate(inner.shape, context.dtype);
-  context.ops.weigh_rows({.x = inner, .weights = saved.gates, .y = gated});
-  gradients.add({.dy = args.output_grad, .x = gated, .dw = out_.grad});
+  Arena& inner_memory = has_gate_ ? context.workspace : gradients.memory();  // W reads the product with the gates
+  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, inner_memory);
+  gradients.add({.dy = args.output_grad, .x = gated(context, inner, saved, gradients.memory()), .dw = out_.grad});
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
   multiply_alone(context.ops, {MatmulKind::input_grad, args.output_grad, out_.weight, inner_grad});
-  const Tensor gates_grad = context.workspace.allocate({context.tokens()}, DType::f32);
-  context.ops.weigh_rows_backward(
-      {.tp = context.tp, .dy = inner_grad, .x = inner, .weights = saved.gates, .dx = inner_grad, .dweights = gates_grad});
-  gate_backward(context, args, gates_grad, gradients, saved);
+  if (has_gate_) {
+    const Tensor gates_grad = context.workspace.allocate({context.tokens()}, DType::f32);
+    context.ops.weigh_rows_backward(
+        {.tp = context.tp, .dy = inner_grad, .x = inner, .weights = saved.gates, .dx = inner_grad, .dweights = gates_grad});
+    gate_backward(context, args, gates_grad, gradients, saved);
+  }
   context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
   gradients.add({.dy = saved.projected, .x = args.normed, .dw = in_.grad});
   multiply_alone(context.ops, {MatmulKind::input_grad, saved.projected, in_.weight, normed_grad});

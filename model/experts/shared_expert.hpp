@@ -1,5 +1,5 @@
-// The shared expert of a routed block: a gated MLP that all tokens pass through. A sigmoid gate of one number a token scales
-// its output (Qwen team 2024, "Qwen2 Technical Report", section 2.2.2).
+// The shared expert of a routed block: a gated MLP that all tokens pass through (Dai et al. 2024, "DeepSeekMoE"). A sigmoid
+// gate of one number a token may scale its output (Qwen team 2024, "Qwen2 Technical Report", section 2.2.2).
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
@@ -10,7 +10,7 @@ namespace pipetrain {
 class SharedExpert {
  public:
   struct Saved {
-    Tensor gates;      // [T] f32
+    Tensor gates;      // [T] f32; without a shape where there is no gate
     Tensor projected;  // [T, 2I]
     Tensor inner;      // [T, I]; without a shape if the backward computes it again
 
@@ -19,6 +19,7 @@ class SharedExpert {
     }
   };
 
+  explicit SharedExpert(bool has_gate) : has_gate_(has_gate) {}
   void bind(const BoundTensors& tensors);
 
   // Computes the gates and the first matrix's output from normed [T, H].
@@ -37,10 +38,13 @@ class SharedExpert {
 
  private:
   Tensor activated(const BlockContext& context, const Saved& saved, Arena& memory) const;
+  // Returns `inner` times the gates, in `memory`, or `inner` itself.
+  Tensor gated(const BlockContext& context, const Tensor& inner, const Saved& saved, Arena& memory) const;
   // Adds the gradients of the gate's matrix and of its input.
   void gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
                      WeightGradients& gradients, const Saved& saved) const;
 
+  bool has_gate_;
   BoundTensor in_, out_, gate_;  // [2I, H], [H, I] and [1, H]
 };
 

@@ -111,6 +111,12 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
       tensors.back().indivisible = config.head_dim;
     }
   for (TensorSpec& norm : query_key_norms(config, prefix + "self_attn.")) tensors.push_back(std::move(norm));
+  if (config.sinks)
+    tensors.push_back({.role = TensorRole::sink_logits,
+                       .name = prefix + "self_attn.sinks",
+                       .shape = {config.heads},
+                       .split = Split::rows,
+                       .decays = false});
   tensors.push_back(
       {.role = TensorRole::attention_out_weight, .name = out + ".weight", .shape = {hidden, query}, .split = Split::columns});
   if (config.biases.attention_out) tensors.push_back(bias_tensor(TensorRole::attention_out_bias, out, hidden, Split::none));

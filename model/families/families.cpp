@@ -23,12 +23,15 @@ FamilySpec mixtral_family();
 FamilySpec qwen2_moe_family();
 FamilySpec qwen3_moe_family();
 FamilySpec olmoe_family();
+FamilySpec gpt_oss_family();
+FamilySpec deepseek_v2_family();
+FamilySpec deepseek_v3_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(),     gpt2_family(),      qwen2_family(),    qwen3_family(),
-                                             mistral_family(),   gemma3_family(),    smollm3_family(),  granite_family(),
-                                             olmo2_family(),     phi3_family(),      seed_oss_family(), mixtral_family(),
-                                             qwen2_moe_family(), qwen3_moe_family(), olmoe_family()};
+  static const std::vector<FamilySpec> table{
+      llama_family(),     gpt2_family(),      qwen2_family(), qwen3_family(),   mistral_family(),     gemma3_family(),
+      smollm3_family(),   granite_family(),   olmo2_family(), phi3_family(),    seed_oss_family(),    mixtral_family(),
+      qwen2_moe_family(), qwen3_moe_family(), olmoe_family(), gpt_oss_family(), deepseek_v2_family(), deepseek_v3_family()};
   return table;
 }
 
@@ -85,6 +88,7 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& bl
                                                                : trained.blocks;
   const bool has_adapters = config.adapter.exists();
   for (TensorSpec& tensor : tensors) {
+    if (tensor.group == ParameterGroup::frozen) continue;  // in every run
     const bool is_trained = has_adapters && is_of_norm(tensor.role) ? config.adapter.norms : trains_block;
     if (!is_trained) tensor.group = ParameterGroup::frozen;
     // One group has all that is trained, so that replicas sum its gradients in one order.

@@ -28,6 +28,10 @@ struct ExpertNames {
   const char* block;             // "mlp."
   const char *gate, *up, *down;  // the matrices of an expert: "gate_proj"
   const char* count;             // the key of config.json that gives the number of experts
+  const char* router = "gate";
+  const char* shared = "shared_expert";
+  // Files have the matrices of all experts, and their biases, in one tensor each: see expert_stacks.hpp.
+  bool stacked = false;
 };
 
 // A multimodal model that contains a language model of the family. Its config.json has the language model's keys under
@@ -60,6 +64,8 @@ struct FamilySpec {
   // block_tensors() of this family's models.
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);
   const ExpertNames* experts = nullptr;  // null for a family without routed experts
+  // The quant_method of published files whose numbers are read as they are meant, and saved as any other model's; "": none.
+  const char* read_quantization = "";
 };
 
 constexpr std::int64_t most_layers = 10'000;

@@ -139,12 +139,19 @@ void refuse_quantized(const HfConfigReader& config) {
   }
 }
 
-// Returns the form of the matrices that bitsandbytes has quantised to nf4; plain where nothing is quantised. Refuses the rest.
-WeightForm read_quantization(const HfConfigReader& config) {
+// Returns the form of the matrices that bitsandbytes has quantised to nf4; plain where nothing is quantised, or the family's
+// files are read in the form that they have. Refuses the rest.
+WeightForm read_quantization(const HfConfigReader& config, const FamilySpec& family) {
   if (!config.has(quantization_key) || !config.value(quantization_key).is_object())
     return refuse_quantized(config), WeightForm::plain;
   const HfConfigReader settings = config.inner(quantization_key);
-  const bool is_four_bits = settings.text_or("quant_method", "") == "bitsandbytes" && settings.flag_or("load_in_4bit", false);
+  const std::string method = settings.text_or("quant_method", "");
+  if (!method.empty() && method == family.read_quantization) {
+    constexpr const char* block = "weight_block_size";
+    if (settings.has(block) && settings.value(block) != Json::array({128, 128})) settings.refuse_value(block, "[128, 128]");
+    return WeightForm::plain;
+  }
+  const bool is_four_bits = method == "bitsandbytes" && settings.flag_or("load_in_4bit", false);
   if (!is_four_bits) refuse_quantized(config);
   const std::string type = settings.text_or("bnb_4bit_quant_type", "fp4");
   const std::string storage = settings.text_or("bnb_4bit_quant_storage", "uint8");
@@ -217,7 +224,7 @@ ModelConfig read_config_object(const Json& object, const std::string& name, std:
   };
   keep_asked(any);
   if (!found.is_multimodal) {
-    const WeightForm form = read_quantization(config);
+    const WeightForm form = read_quantization(config, found.family);
     ModelConfig model = read_language_model(config, found);
     model.base_form = form;
     keep_asked(config);

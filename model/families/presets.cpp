@@ -319,8 +319,9 @@ std::vector<Preset> dense_presets() {
 
 std::vector<Preset> routed_presets() {
   return {
-      {"mixtral-8x7b", mixtral_8x7b()},       {"qwen2-57b-a14b", qwen2_57b_a14b()}, {"qwen3-30b-a3b", qwen3_30b_a3b()},
-      {"qwen3-235b-a22b", qwen3_235b_a22b()}, {"olmoe-1b-7b", olmoe_1b_7b()},
+      {"mixtral-8x7b", mixtral_8x7b()},       {"qwen2-57b-a14b", qwen2_57b_a14b()},     {"qwen3-30b-a3b", qwen3_30b_a3b()},
+      {"qwen3-235b-a22b", qwen3_235b_a22b()}, {"olmoe-1b-7b", olmoe_1b_7b()},           {"gpt-oss-20b", gpt_oss_20b()},
+      {"gpt-oss-120b", gpt_oss_120b()},       {"deepseek-v2-lite", deepseek_v2_lite()}, {"deepseek-v3", deepseek_v3()},
   };
 }
 

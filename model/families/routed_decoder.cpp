@@ -22,12 +22,22 @@ TensorSpec expert_matrix(TensorRole role, const std::string& name, std::int64_t 
 void add_shared_expert(const ModelConfig& config, const std::string& prefix, const ExpertNames& names,
                        std::vector<TensorSpec>& tensors) {
   const std::int64_t inner = config.experts.shared_intermediate, hidden = config.hidden;
-  const std::string expert = prefix + "shared_expert.";
+  const std::string expert = fmt::format("{}{}.", prefix, names.shared);
   tensors.push_back(expert_matrix(TensorRole::shared_in_weight, expert + names.gate, inner, hidden));
   tensors.push_back(expert_matrix(TensorRole::shared_in_weight, expert + names.up, inner, hidden));
   tensors.push_back(expert_matrix(TensorRole::shared_out_weight, expert + names.down, hidden, inner));
-  tensors.push_back(
-      {.role = TensorRole::shared_gate_weight, .name = prefix + "shared_expert_gate.weight", .shape = {1, hidden}});
+  if (config.experts.shared_gate)
+    tensors.push_back(
+        {.role = TensorRole::shared_gate_weight, .name = prefix + "shared_expert_gate.weight", .shape = {1, hidden}});
+}
+
+TensorSpec expert_bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
+  return {.role = role,
+          .name = name + ".bias",
+          .shape = {size},
+          .split = split,
+          .initialisation = Initialisation::zeros,
+          .decays = false};
 }
 
 std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::string& layer, const ExpertNames& names) {
@@ -40,7 +50,19 @@ std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::st
        .shape = {hidden},
        .initialisation = Initialisation::ones,
        .decays = false},
-      {.role = TensorRole::router_weight, .name = prefix + "gate.weight", .shape = {count, hidden}}};
+      {.role = TensorRole::router_weight, .name = fmt::format("{}{}.weight", prefix, names.router), .shape = {count, hidden}}};
+  const bool has_biases = config.experts.biases;
+  if (has_biases) {
+    tensors.push_back(expert_bias_tensor(TensorRole::router_bias, prefix + names.router, count, Split::none));
+    tensors.back().initialisation = Initialisation::normal;
+  }
+  if (config.experts.scores.corrected)
+    tensors.push_back({.role = TensorRole::router_correction,
+                       .name = fmt::format("{}{}.e_score_correction_bias", prefix, names.router),
+                       .shape = {count},
+                       .initialisation = Initialisation::zeros,
+                       .decays = false,
+                       .group = ParameterGroup::frozen});
   const auto add = [&](std::int64_t number, TensorSpec matrix) {
     matrix.expert = number;
     tensors.push_back(std::move(matrix));
@@ -48,8 +70,13 @@ std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::st
   for (std::int64_t number = 0; number < count; ++number)
     for (const char* const name : {names.gate, names.up})
       add(number, expert_matrix(TensorRole::expert_in_weight, expert(number) + name, inner, hidden));
+  for (std::int64_t number = 0; has_biases && number < count; ++number)
+    for (const char* const name : {names.gate, names.up})
+      add(number, expert_bias_tensor(TensorRole::expert_in_bias, expert(number) + name, inner, Split::rows));
   for (std::int64_t number = 0; number < count; ++number)
     add(number, expert_matrix(TensorRole::expert_out_weight, expert(number) + names.down, hidden, inner));
+  for (std::int64_t number = 0; has_biases && number < count; ++number)
+    add(number, expert_bias_tensor(TensorRole::expert_out_bias, expert(number) + names.down, hidden, Split::rows));
   if (config.experts.shared_intermediate > 0) add_shared_expert(config, prefix, names, tensors);
   return tensors;
 }

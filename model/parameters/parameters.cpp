@@ -35,6 +35,8 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   if (config.intermediate % tp_size != 0) refuse(config.intermediate, "columns of the MLP (intermediate size)");
   for (const std::int64_t inner : {config.experts.intermediate, config.experts.shared_intermediate})
     if (inner % tp_size != 0) refuse(inner, "columns of an expert (its intermediate size)");
+  if (config.experts.biases && config.hidden % tp_size != 0)
+    refuse(config.hidden, "biases of an expert's last matrix (hidden size)");
   refuse(config.kv_heads, "key-value heads");
 }
 
@@ -136,7 +138,8 @@ std::vector<TensorSpec> tensors_of_rank(const ModelConfig& config, const Block& 
 bool splits_over(const ModelConfig& config, std::int64_t ranks) {
   const Experts& experts = config.experts;
   return config.heads % ranks == 0 && config.intermediate % ranks == 0 && experts.intermediate % ranks == 0 &&
-         experts.shared_intermediate % ranks == 0 && (config.kv_heads % ranks == 0 || ranks % config.kv_heads == 0);
+         experts.shared_intermediate % ranks == 0 && (!experts.biases || config.hidden % ranks == 0) &&
+         (config.kv_heads % ranks == 0 || ranks % config.kv_heads == 0);
 }
 
 const StoredTensor* BlockParameters::find(TensorRole role) const {

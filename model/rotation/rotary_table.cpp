@@ -98,6 +98,14 @@ double rotary_magnitude(const RopeScaling& scaling, std::int64_t max_positions) 
   return scale != 0 && all != 0 ? magnitude(scale) / magnitude(all) : magnitude(1);
 }
 
+double score_scale(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope.scaling;
+  const double all = scaling.mscale_all_dim.value_or(0);
+  if (!config.latent || scaling.kind == RopeScaling::Kind::none || all == 0 || scaling.factor <= 1) return config.score_scale;
+  const double magnitude = 0.1 * all * std::log(scaling.factor) + 1;
+  return magnitude * magnitude / std::sqrt(static_cast<double>(config.head_dim));
+}
+
 std::vector<float> rotary_table(const Rope& rope, const RotarySizes& sizes) {
   const std::vector<float> frequencies = rotary_frequencies(rope, sizes);
   const double magnitude = rotary_magnitude(rope.scaling, sizes.max_positions);

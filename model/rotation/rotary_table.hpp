@@ -32,6 +32,10 @@ std::vector<float> rotary_frequencies(const Rope& rope, const RotarySizes& sizes
 // 1, have 1.
 double rotary_magnitude(const RopeScaling& scaling, std::int64_t max_positions);
 
+// Returns the factor of attention's scores, 0 where it is the usual one of the heads' size. Yarn changes that of latent
+// attention by the square of 0.1 mscale_all_dim ln(factor) + 1 (DeepSeek-AI 2024, "DeepSeek-V2", section 3.1.4).
+double score_scale(const ModelConfig& config);
+
 // Returns [sequence, 2, pairs]: cosines, then sines, of position x frequency. The product is rounded to fp32, as in the models
 // that this code must agree with.
 std::vector<float> rotary_table(const Rope& rope, const RotarySizes& sizes);

@@ -12,7 +12,7 @@ Tensor table_at(void* memory, const Rope& rope, std::int64_t head_dim, std::int6
 
 void upload_rotary_table(const Tensor& table, const Rope& rope, const ModelConfig& config, Stream& stream) {
   const std::vector<float> values =
-      rotary_table(rope, {.head_dim = config.head_dim, .sequence = table.rows(), .max_positions = config.max_positions});
+      rotary_table(rope, {.head_dim = config.rotary_dim(), .sequence = table.rows(), .max_positions = config.max_positions});
   stream.copy(table.data, values.data(), table.bytes());
   stream.synchronize();
 }
@@ -26,10 +26,10 @@ RotaryTables RotaryTables::rows(std::int64_t begin, std::int64_t end) const {
 
 RotaryTables rotary_tables_at(void* memory, const ModelConfig& config, std::int64_t positions) {
   if (config.positions != PositionKind::rotary) return {};
-  const Tensor full = table_at(memory, config.rope, config.head_dim, positions);
+  const Tensor full = table_at(memory, config.rope, config.rotary_dim(), positions);
   if (!config.windowed_rope) return {full, full};
   void* const behind = memory == nullptr ? nullptr : static_cast<char*>(memory) + align_up(full.bytes());
-  return {full, table_at(behind, *config.windowed_rope, config.head_dim, positions)};
+  return {full, table_at(behind, *config.windowed_rope, config.rotary_dim(), positions)};
 }
 
 std::size_t rotary_bytes(const ModelConfig& config, std::int64_t positions) {

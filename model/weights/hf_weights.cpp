@@ -9,10 +9,12 @@
 
 #include "core/error.hpp"
 #include "model/families/family.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/bitsandbytes_tensors.hpp"
+#include "model/weights/expert_stacks.hpp"
 #include "model/weights/finite_values.hpp"
+#include "model/weights/fp8_block_tensors.hpp"
 #include "model/weights/hf_tensors.hpp"
-#include "model/weights/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/tied_head.hpp"
@@ -51,7 +53,9 @@ class HfWeights : public WeightSource {
         new_head_(std::move(head.new_head)),
         tensors_(spec_of(config.family), folder),
         faults_(faults) {
-    if (const ExpertNames* experts = spec_of(config.family).experts) tensors_.split_experts(*experts);
+    if (const ExpertNames* experts = spec_of(config.family).experts)
+      experts->stacked ? static_cast<void>(stacks_.emplace(config, tensors_)) : tensors_.split_experts(*experts);
+    if (*spec_of(config.family).read_quantization != 0) fp8_.emplace(tensors_);
     if (head.embedding_is_head) find_tied_embedding(config);
     if (is_nf4(config.base_form)) packed_.emplace(tensors_);
     if (new_head_) tensors_.forget(names_.head);
@@ -62,12 +66,21 @@ class HfWeights : public WeightSource {
 
   void load(const Parameter& parameter, float* out) const override {
     if (is_packed(parameter.name)) return packed_->read_floats(parameter, out);
+    const std::span values(out, static_cast<std::size_t>(parameter.local.elements()));
+    if (is_stacked(parameter.name)) {
+      stacks_->load(parameter, out);
+      return check_finite(values, stacks_->path(parameter.name), parameter.name);
+    }
+    if (is_fp8(parameter.name)) {
+      fp8_->load(parameter, out);
+      return check_finite(values, fp8_->path(parameter.name), parameter.name);
+    }
     const HfTensors::Location* const location = tensors_.find(parameter.name);
     if (location == nullptr && is_new(parameter.name)) return new_head_->load(parameter, out);
     if (location == nullptr) refuse_missing(parameter.name);
     location->check(parameter.full);
     read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) { location->read(first, count, to); });
-    check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, location->file->path(), location->name);
+    check_finite(values, location->file->path(), location->name);
   }
   bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
     if (!is_packed(parameter.name) || packed_->form(parameter.name) != layout.form) return false;
@@ -87,6 +100,8 @@ class HfWeights : public WeightSource {
   }
 
   bool is_packed(const std::string& name) const { return packed_ && packed_->has(name); }
+  bool is_fp8(const std::string& name) const { return fp8_ && fp8_->has(name); }
+  bool is_stacked(const std::string& name) const { return stacks_ && stacks_->has(name); }
   bool is_new(const std::string& name) const { return new_head_ && name == classifier_head; }
 
   [[noreturn]] void refuse_missing(const std::string& name) const {
@@ -125,9 +140,10 @@ class HfWeights : public WeightSource {
     for (const NamedShape& tensor : logical_tensors(config)) {
       known_.insert(tensor.name);
       const HfTensors::Location* const location = tensors_.find(tensor.name);
-      if (location == nullptr && is_new(tensor.name)) continue;
+      if (is_stacked(tensor.name) || (location == nullptr && is_new(tensor.name))) continue;
       collect([&] {
         if (is_packed(tensor.name)) return packed_->check(tensor.name, tensor.shape);
+        if (is_fp8(tensor.name)) return fp8_->check(tensor.name, tensor.shape);
         if (location == nullptr) refuse_missing(tensor.name);
         check_vocabulary(config, tensor, *location);
         location->check(tensor.shape);
@@ -142,6 +158,7 @@ class HfWeights : public WeightSource {
     for (const auto& [name, location] : tensors_.all()) {
       if (known_.contains(name) || tensors_.is_recomputed(name)) continue;
       const std::int64_t layer = layer_of(name, names_.layers);
+      if (layer >= config.layers && predicts_further(layer)) continue;
       if (layer < config.layers) {
         foreign.push_back(name);
       } else {
@@ -152,6 +169,10 @@ class HfWeights : public WeightSource {
       collect([&] { refuse_foreign_tensor(*tensors_.find(name), faults_ ? 1 : foreign.size()); });
     if (!beyond.empty() && !cut.wanted)
       collect([&] { refuse_layers(config, std::min_element(beyond.begin(), beyond.end())->second, beyond.size(), cut); });
+  }
+  // True for a layer of DeepSeek-V3 that predicts a token after the next one, and is not built. Hugging Face does not read it.
+  bool predicts_further(std::int64_t layer) const {
+    return tensors_.find(fmt::format("{}{}.eh_proj.weight", names_.layers, layer)) != nullptr;
   }
   [[noreturn]] static void refuse_foreign_tensor(const HfTensors::Location& location, std::size_t count) {
     throw Error(ErrorKind::input,
@@ -178,6 +199,8 @@ class HfWeights : public WeightSource {
   std::unique_ptr<WeightSource> new_head_;  // may be null
   HfTensors tensors_;
   std::optional<BitsandbytesTensors> packed_;
+  std::optional<ExpertStacks> stacks_;
+  std::optional<Fp8BlockTensors> fp8_;
   std::set<std::string> known_;
   std::vector<std::string>* faults_;  // may be null; only used while it is constructed
 };

@@ -12,9 +12,9 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "model/families/family.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/finite_values.hpp"
 #include "model/weights/float_reading.hpp"
-#include "model/weights/parameter_slice.hpp"
 
 namespace pipetrain {
 namespace {

@@ -13,8 +13,8 @@
 #include "files/file_io.hpp"
 #include "model/config/adapter_roles.hpp"
 #include "model/families/adapter_tensors.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/quantisation/quantise.hpp"
-#include "model/weights/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
 

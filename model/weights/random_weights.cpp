@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

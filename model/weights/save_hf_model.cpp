@@ -10,6 +10,7 @@
 #include "files/folder_draft.hpp"
 #include "files/json.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/expert_stacks.hpp"
 #include "model/weights/multimodal_parts.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
@@ -80,19 +81,31 @@ std::string config_text(const ModelConfig& config, const ModelFolderOptions& opt
   return text.dump({.indent = 2, .replace = true}) + "\n";
 }
 
-// A tensor of the folder: either one of logical_tensors(), or one of another part of a multimodal model.
+// A tensor of the folder: either one of logical_tensors(), or several neighbours that form a stack, or one of another part of a
+// multimodal model.
 struct SavedTensor {
   FileTensor stored;
-  std::size_t logical = 0;
+  std::size_t logical = 0;  // the first
   const MultimodalParts::Part* part = nullptr;
+  std::vector<std::pair<StackPlace, Shape>> stacked = {};  // the places of the neighbours, and their shapes
 };
 
 // Returns them in the order in which they are written. A tensor of larger elements comes first, so that each begins at a
 // multiple of its elements' size.
 std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const ModelFolderOptions& options) {
   std::vector<SavedTensor> before, tensors, after;
+  std::size_t next = 0;
   for (const NamedShape& tensor : logical_tensors(config)) {
-    tensors.push_back({.stored = file_tensor(tensor, options.type), .logical = tensors.size()});
+    const std::size_t logical = next++;
+    if (auto place = place_in_stack(config, tensor.name)) {
+      if (tensors.back().stored.name != place->stack) {
+        const NamedShape stack{place->stack, stack_shape(config, *place, tensor.shape)};
+        tensors.push_back({.stored = file_tensor(stack, options.type), .logical = logical});
+      }
+      tensors.back().stacked.emplace_back(std::move(*place), tensor.shape);
+      continue;
+    }
+    tensors.push_back({.stored = file_tensor(tensor, options.type), .logical = logical});
     if (options.multimodal) tensors.back().stored.name = options.multimodal->name_in_files(tensor.name);
   }
   if (!options.multimodal) return tensors;
@@ -120,6 +133,18 @@ std::vector<std::size_t> shard_begins(const std::vector<SavedTensor>& tensors, c
 
 using Fill = std::function<void(std::size_t, float*)>;
 
+// Writes the values of the stack to `values`.
+void fill_stack(const SavedTensor& tensor, std::int64_t experts, const Fill& fill, std::vector<float>& values) {
+  std::vector<float> one;
+  const std::size_t part = values.size() / static_cast<std::size_t>(experts);
+  for (std::size_t i = 0; i < tensor.stacked.size(); ++i) {
+    const auto& [place, shape] = tensor.stacked[i];
+    one.resize(static_cast<std::size_t>(shape.elements()));
+    fill(tensor.logical + i, one.data());
+    copy_to_stack(place, shape, one.data(), values.data() + static_cast<std::size_t>(place.expert) * part);
+  }
+}
+
 void write_file(const fs::path& file, std::span<const SavedTensor> tensors, const Fill& fill,
                 const ModelFolderOptions& options) {
   std::vector<FileTensor> stored;
@@ -132,7 +157,10 @@ void write_file(const fs::path& file, std::span<const SavedTensor> tensors, cons
       continue;
     }
     values.resize(tensor.stored.bytes / bytes_of(options.type));
-    fill(tensor.logical, values.data());
+    if (tensor.stacked.empty())
+      fill(tensor.logical, values.data());
+    else
+      fill_stack(tensor, tensor.stored.shape[0], fill, values);
     writer.write(values.data());
   }
   writer.finish();

@@ -209,7 +209,7 @@ float dot_of(const float* a, const float* b, std::int64_t dim) {
 }  // namespace
 
 void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp) {
-  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
+  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim, values = task.sight.shape().value_dim();
   const float scale = task.sight.shape().score_scale();
   const Products products(task);
   const Head scores{scratch(0, block * most), most};
@@ -217,7 +217,7 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
   for (std::int64_t first = 0; first < task.sight.shape().queries; first += block) {
     Block of(task.sight, first);
     if (of.keys == 0) {
-      clear_rows(out, of, dim);
+      clear_rows(out, of, values);
       if (log_sum_exp != nullptr) std::fill_n(log_sum_exp + first, of.rows, -std::numeric_limits<float>::infinity());
       continue;
     }
@@ -235,14 +235,14 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
         for (std::int64_t i = some.begin; i < some.end; ++i) scores.row(row)[i] *= factors[i];
     }
     for (const KeyRun& run : of.runs)
-      products.nn({of.rows, dim, run.size()}, columns_of(scores, run), {in.v.row(run.begin), in.v.stride},
+      products.nn({of.rows, values, run.size()}, columns_of(scores, run), {in.v.row(run.begin), in.v.stride},
                   {out.row(first), out.stride}, run.at > 0 ? Accumulate::yes : Accumulate::no);
   }
 }
 
 void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& outputs, const Heads& grad,
                    Accumulate accumulate_dq) {
-  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
+  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim, values = task.sight.shape().value_dim();
   const float scale = task.sight.shape().score_scale();
   const Products products(task);
   const Head probs{scratch(0, block * most), most}, dprobs{scratch(1, block * most), most};
@@ -256,21 +256,21 @@ void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& out
     const Head q{in.q.row(first), in.q.stride}, dout{outputs.dout.row(first), outputs.dout.stride};
     for (const KeyRun& run : of.runs) {
       products.nt({of.rows, run.size(), dim}, scale, q, {in.k.row(run.begin), in.k.stride}, columns_of(probs, run));
-      products.nt({of.rows, run.size(), dim}, 1, dout, {in.v.row(run.begin), in.v.stride}, columns_of(dprobs, run));
+      products.nt({of.rows, run.size(), values}, 1, dout, {in.v.row(run.begin), in.v.stride}, columns_of(dprobs, run));
     }
     for (std::int64_t row = 0; row < of.rows; ++row) {
       const std::int64_t query = first + row;
       const std::vector<Columns>& visible = of.visible(query);
       if (factors != nullptr) of.factors(task.head, query, visible, factors);
       gradient_row({probs.row(row), dprobs.row(row), visible, of.keys, factors, outputs.log_sum_exp[query],
-                    dot_of(outputs.dout.row(query), outputs.out.row(query), dim), scale});
+                    dot_of(outputs.dout.row(query), outputs.out.row(query), values), scale});
     }
     for (const KeyRun& run : of.runs) {
       const Head k{in.k.row(run.begin), in.k.stride}, of_scores = columns_of(dprobs, run);
       products.nn({of.rows, dim, run.size()}, of_scores, k, {grad.q.row(first), grad.q.stride},
                   run.at > 0 ? Accumulate::yes : accumulate_dq);
       products.add_tn({run.size(), dim, of.rows}, of_scores, q, {grad.k.row(run.begin), grad.k.stride});
-      products.add_tn({run.size(), dim, of.rows}, columns_of(probs, run), dout, {grad.v.row(run.begin), grad.v.stride});
+      products.add_tn({run.size(), values, of.rows}, columns_of(probs, run), dout, {grad.v.row(run.begin), grad.v.stride});
     }
   }
 }

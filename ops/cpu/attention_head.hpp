@@ -1,5 +1,5 @@
-// Attention of one head on one thread: a tile of the work of ops/cpu/attention.cpp. Shapes: D head size;
-// queries and keys are segments of one sequence's positions, possibly the same segment.
+// Attention of one head on one thread: a tile of the work of ops/cpu/attention.cpp. Shapes: D columns of queries and keys, V of
+// values; queries and keys are segments of one sequence's positions, possibly the same segment.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace pipetrain::cpu {
 
-// A matrix of floats, D columns a row, inside a larger one.
+// A matrix of floats inside a larger one.
 struct Head {
   float* data;
   std::int64_t stride;
@@ -62,6 +62,10 @@ class WideHead {
 // Returns a query head's rows in q or in a tensor of that shape.
 inline HeadLocation query_head(const SegmentShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t head) {
   return {packed, batch * shape.queries, head * shape.head_dim, shape.queries, shape.head_dim};
+}
+// Returns a query head's rows in the output, or in a tensor of that shape.
+inline HeadLocation output_head(const SegmentShape& shape, const Tensor& output, std::int64_t batch, std::int64_t head) {
+  return {output, batch * shape.queries, head * shape.value_dim(), shape.queries, shape.value_dim()};
 }
 
 // Sight says which keys the queries of one sequence attend to, and which of their probabilities are dropped.
@@ -120,7 +124,7 @@ struct HeadTask {
   std::int64_t head;
 };
 
-// Writes out [queries, D] and log_sum_exp [queries], unless that is null. A query without keys gets zeros and -infinity.
+// Writes out [queries, V] and log_sum_exp [queries], unless that is null. A query without keys gets zeros and -infinity.
 void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp);
 
 struct HeadOutputs {

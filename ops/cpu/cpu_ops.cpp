@@ -130,6 +130,11 @@ class CpuOps final : public Ops {
   }
   void compute(const OfSegments<CachedAttentionArgs>& a) { enqueue_attention(cpu::cached_attention, a); }
   void compute(const OfSegments<MergeAttentionArgs>& a) { enqueue(cpu::merge_attention, a.shape, a.args); }
+  void compute(const SinksArgs& a) { enqueue(cpu::add_sinks, a); }
+  void compute(const SinksBackwardArgs& a) { enqueue(cpu::sinks_backward, a); }
+  void compute(const OfSegments<LatentHeadsArgs>& a) { enqueue(cpu::latent_heads, a.shape, a.args); }
+  void compute(const OfSegments<LatentHeadsBackwardArgs>& a) { enqueue(cpu::latent_heads_backward, a.shape, a.args); }
+  void compute(const OfSegments<CachedLatentAttentionArgs>& a) { enqueue(cpu::cached_latent_attention, a.shape, a.args); }
 
   void compute(const CrossEntropyArgs& a) {
     const ArenaScope scope(*workspace_);
@@ -171,8 +176,11 @@ class CpuOps final : public Ops {
   void compute(const WeighRowsArgs& a) { enqueue(cpu::weigh_rows, a); }
   void compute(const WeighRowsBackwardArgs& a) {
     enqueue(cpu::weigh_rows_backward, a);
+    if (a.addend.shape.rank() > 0) add(a.dweights, a.addend);
     if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, a.dweights, Reduction::sum);
   }
+  void compute(const ExpertBiasArgs& a) { enqueue(cpu::add_expert_bias, a); }
+  void compute(const ExpertBiasBackwardArgs& a) { enqueue(cpu::expert_bias_backward, a); }
   void compute(const GroupedMatmulArgs& a) { enqueue(cpu::grouped_matmul, a); }
   void compute(const GroupedWeightGradArgs& a) { enqueue(cpu::grouped_weight_grad, a); }
   void compute(const SendTokensArgs& a) {

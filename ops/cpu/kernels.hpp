@@ -52,6 +52,11 @@ void attention(CpuStream& stream, const SegmentShape& shape, const AttentionArgs
 void attention_backward(CpuStream& stream, const SegmentShape& shape, const AttentionBackwardArgs& args);
 void cached_attention(CpuStream& stream, const SegmentShape& shape, const CachedAttentionArgs& args);
 void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAttentionArgs& args);
+void add_sinks(CpuStream& stream, const SinksArgs& args);
+void sinks_backward(CpuStream& stream, const SinksBackwardArgs& args);
+void latent_heads(CpuStream& stream, const SegmentShape& shape, const LatentHeadsArgs& args);
+void latent_heads_backward(CpuStream& stream, const SegmentShape& shape, const LatentHeadsBackwardArgs& args);
+void cached_latent_attention(CpuStream& stream, const SegmentShape& shape, const CachedLatentAttentionArgs& args);
 
 // The values of every token's logits that the ranks exchange.
 struct LossSums {
@@ -82,6 +87,8 @@ struct RowSums {
 void sum_rows(CpuStream& stream, const RowSums& sums);
 void weigh_rows(CpuStream& stream, const WeighRowsArgs& args);
 void weigh_rows_backward(CpuStream& stream, const WeighRowsBackwardArgs& args);
+void add_expert_bias(CpuStream& stream, const ExpertBiasArgs& args);
+void expert_bias_backward(CpuStream& stream, const ExpertBiasBackwardArgs& args);
 void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args);
 void grouped_weight_grad(CpuStream& stream, const GroupedWeightGradArgs& args);
 void send_tokens(const SendTokensArgs& args);

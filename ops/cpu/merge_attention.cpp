@@ -24,13 +24,13 @@ SegmentWeights segment_weights(float one, float other) {
 void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAttentionArgs& args) {
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads;
-    const WideHead part(query_head(shape, args.part, batch, head)), out(query_head(shape, args.out, batch, head));
+    const WideHead part(output_head(shape, args.part, batch, head)), out(output_head(shape, args.out, batch, head));
     float* const sums = args.log_sum_exp.as<float>() + tile * shape.queries;
     const float* const part_sums = args.part_log_sum_exp.as<float>() + tile * shape.queries;
     const Head from = part.load(), to = out.load();
     for (std::int64_t query = 0; query < shape.queries; ++query) {
       const auto [both, weight, part_weight] = segment_weights(sums[query], part_sums[query]);
-      for (std::int64_t i = 0; i < shape.head_dim; ++i)
+      for (std::int64_t i = 0; i < shape.value_dim(); ++i)
         to.row(query)[i] = weight * to.row(query)[i] + part_weight * from.row(query)[i];
       sums[query] = both;
     }

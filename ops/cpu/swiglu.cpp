@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "ops/cpu/gelu_gate.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/rows.hpp"
@@ -38,6 +41,35 @@ void geglu_backward_row(const float* grad, const float* gate, const float* up, f
   }
 }
 
+// Returns the clamped halves of a gated unit, and the gate's sigmoid.
+struct ClampedUnit {
+  float gate, up, share;
+};
+ClampedUnit clamped_unit(float gate, float up, const GateClamps& clamps) {
+  const float low = std::min(gate, clamps.limit);
+  return {low, std::clamp(up, -clamps.limit, clamps.limit), sigmoid(clamps.alpha * low)};
+}
+
+void clamped_forward_row(const float* gate, const float* up, const GateClamps& clamps, float* out, std::int64_t inner) {
+  for (std::int64_t i = 0; i < inner; ++i) {
+    const ClampedUnit unit = clamped_unit(gate[i], up[i], clamps);
+    out[i] = (unit.up + 1) * unit.gate * unit.share;
+  }
+}
+
+// A value beyond its clamp has no gradient.
+void clamped_backward_row(const float* grad, const float* gate, const GateClamps& clamps, float* dgate, std::int64_t inner) {
+  const float* const up = gate + inner;
+  float* const dup = dgate + inner;
+  for (std::int64_t i = 0; i < inner; ++i) {
+    const ClampedUnit unit = clamped_unit(gate[i], up[i], clamps);
+    const bool gate_moves = gate[i] <= clamps.limit, up_moves = std::abs(up[i]) <= clamps.limit;
+    const float slope = unit.share * (1 + clamps.alpha * unit.gate * (1 - unit.share));
+    dgate[i] = gate_moves ? grad[i] * (unit.up + 1) * slope : 0;
+    dup[i] = up_moves ? grad[i] * unit.gate * unit.share : 0;
+  }
+}
+
 }  // namespace
 
 void swiglu(CpuStream& stream, const SwigluArgs& args) {
@@ -48,7 +80,10 @@ void swiglu(CpuStream& stream, const SwigluArgs& args) {
     const Rows gates(gate_up), outs(y);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* gate = gates[row];
-      outs.write(row, [&](float* out) { forward_row(gate, gate + inner, out, inner); });
+      outs.write(row, [&](float* out) {
+        if (args.gate == GateKind::clamped) return clamped_forward_row(gate, gate + inner, args.clamps, out, inner);
+        forward_row(gate, gate + inner, out, inner);
+      });
     }
   });
 }
@@ -61,7 +96,10 @@ void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
     const Rows grads(dy), gates(gate_up), dgates(dgate_up);
     for (std::int64_t row = begin; row < end; ++row) {
       const float *grad = grads[row], *gate = gates[row];
-      dgates.write(row, [&](float* dgate) { backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner); });
+      dgates.write(row, [&](float* dgate) {
+        if (args.gate == GateKind::clamped) return clamped_backward_row(grad, gate, args.clamps, dgate, inner);
+        backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner);
+      });
     }
   });
 }

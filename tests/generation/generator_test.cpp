@@ -49,6 +49,7 @@ TEST_CASE("logits are transformers', the same to the bit at every pp, and close 
 TEST_CASE("logits in bf16 are near transformers', the same to the bit at every pp, and close at every tp and cut of a prompt") {
   for (const auto& one : golden_texts()) {
     INFO(one.at("model"));
+    if (golden_job(one, 1, 1).config.experts.scores.corrected) continue;  // these choose in fp32 only
     const auto& longest = one.at("answers")[1];
     const Ids ids = longest.at("prompt");
     const auto job = [&](int pp, int tp) {

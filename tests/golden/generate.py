@@ -37,6 +37,10 @@ CASES = [
     ("olmo2_tiny", {}, [3, 20], 24),
     ("phi3_tiny", {}, [3, 20], 24),
     ("seed_oss_tiny", {}, [3, 20], 24),
+    ("gpt_oss_tiny", {}, [3, 20], 24),
+    ("deepseek_v2_tiny", {}, [3, 20], 24),
+    ("deepseek_v2_groups_tiny", {}, [3, 20], 24),
+    ("deepseek_v3_tiny", {}, [3, 20], 24),
     ("phi3_longrope_tiny", {}, [5, 12, 30], 20),  # the first two grow beyond the original 16 positions
 ]
 
@@ -57,7 +61,7 @@ def main():
             settings = dict(json.load(file), **json.loads(json.dumps(changes)))  # the library changes what it gets
         config = transformers.AutoConfig.for_model(**settings)
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=torch.float64, attn_implementation="eager"
+            folder, config=config, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
         )
         answers = []
         for index, length in enumerate(lengths):

@@ -9,7 +9,7 @@
 #include "comm/inproc/inprocess_group.hpp"
 #include "model/direct_rank.hpp"
 #include "model/parameters/gradient_sums.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 
 namespace pipetrain::test {
 namespace {

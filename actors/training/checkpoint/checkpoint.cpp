@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "model/optimizer/optimizer.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/piecewise_weights.hpp"

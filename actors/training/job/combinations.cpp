@@ -59,6 +59,11 @@ struct CombinationTable {
       not_built(
           expert_parallel, expert_adapters,
           "adapters of experts that ranks divide are not built yet; use ep 1, or name matrices of attention in lora-targets"),
+      not_built(sigmoid_router, router_z_loss,
+                "the z-loss of routers of sigmoids is not built yet; use moe-z-loss 0, and moe-bias-rate or moe-aux-loss"),
+      not_built(sigmoid_router, half_precision,
+                "biases of choices that are rounded to 16 bits would choose other experts, and are not built in fp32 yet; use "
+                "precision fp32"),
       excluded(expert_capacity, slices,
                "a slice does not know how many tokens of other slices an expert has; use moe-capacity none, or slices 1"),
       excluded(expert_capacity, context_parallel,
@@ -135,6 +140,8 @@ struct CombinationTable {
        DeviceKind::cuda,
        "sinks and patterns of attention are not built for GPUs yet; use window alone, or the CPU",
        true},
+      {sinks, {}, DeviceKind::cuda, "GPT-OSS is not built for GPUs yet; use the CPU", true},
+      {latent_attention, {}, DeviceKind::cuda, "latent attention (DeepSeek) is not built for GPUs yet; use the CPU", true},
       {whole_matrices,
        {},
        DeviceKind::cuda,

@@ -122,6 +122,19 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
+      {sinks, "GPT-OSS", "model", [](const Run& run) { return asked_if(run.job.config.sinks); }},
+      {latent_attention, "DeepSeek", "model", [](const Run& run) { return asked_if(run.job.config.latent.has_value()); }},
+      {sigmoid_router, "DeepSeek-V3", "model",
+       [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0 && run.job.config.experts.scores.sigmoid); }},
+      {router_z_loss, "{moe-z-loss}", "moe-z-loss",
+       [](const Run& run) {
+         return asked_if(run.job.config.router_losses.z > 0, fmt::format("{}", run.job.config.router_losses.z));
+       }},
+      {half_precision, "{precision bf16}, {precision fp16}", "precision",
+       [](const Run& run) {
+         const Precision& precision = run.job.numerics.precision;
+         return asked_if(precision.rounds_weights(), precision.compute == DType::bf16 ? "bf16" : "fp16");
+       }},
       {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
       {adapter_dropout, "{lora-dropout}", "lora-dropout",
        [](const Run& run) {

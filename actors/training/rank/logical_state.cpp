@@ -6,7 +6,7 @@
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/state/saved_parts.hpp"
 #include "model/parameters/parameter_groups.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

@@ -41,7 +41,8 @@ std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads) {
   if (!setup.numerics.precision.rounds_weights()) return 0;
   const auto& config = setup.config;
   const std::int64_t ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
-  const std::int64_t packed = (config.heads / ranks + 2 * config.kv_heads_of_rank(ranks)) * config.head_dim;
+  const std::int64_t key_value = config.kv_heads_of_rank(ranks) * (config.head_dim + config.value_dim());
+  const std::int64_t packed = config.heads / ranks * config.head_dim + key_value;
   const std::int64_t inner = config.intermediate / ranks, words = config.vocabulary / ranks + 8;
   constexpr std::int64_t piece = 256;
   const std::int64_t summed = std::max({config.hidden, inner, packed, words, setup.shape.tokens()});

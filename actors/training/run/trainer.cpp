@@ -8,6 +8,7 @@
 
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/copies/copy_request.hpp"
+#include "actors/training/checkpoint/choice_biases.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/run/evaluator.hpp"
@@ -155,7 +156,7 @@ class Trainer::Run {
       LogicalState tensors(pipeline(), layout(), job_);
       const auto fill = [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); };
       if (job_.config.adapter.exists()) return save_peft_folder(job_.config, folder, job_.model_name, fill, options);
-      save_hf_model(job_.config, folder, fill, options);
+      save_hf_model(job_.config, folder, with_choice_biases(job_.config, biases_.values(), fill), options);
     });
   }
 

@@ -1,7 +1,7 @@
 // The router: the experts of each token, the order of the rows, and the gradient of the logits.
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <vector>
 
 #include "ops/cpu/kernels.hpp"
@@ -17,6 +17,42 @@ float softmax(const float* logits, std::int64_t experts, float* probabilities) {
   for (std::int64_t e = 0; e < experts; ++e) sum += std::exp(logits[e] - largest);
   for (std::int64_t e = 0; e < experts; ++e) probabilities[e] = static_cast<float>(std::exp(logits[e] - largest) / sum);
   return static_cast<float>(largest + std::log(sum));
+}
+
+// Writes the scores of one token, and returns the log_sum_exp of its logits.
+float score(const ScoreRule& rule, const float* logits, std::int64_t experts, float* scores) {
+  const float log_sum_exp = softmax(logits, experts, scores);
+  if (rule.sigmoid)
+    for (std::int64_t e = 0; e < experts; ++e)
+      scores[e] = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logits[e]))));
+  return log_sum_exp;
+}
+
+// Returns the score of a group of experts.
+double group_score(const ScoreRule& rule, const float* scores, std::int64_t experts) {
+  const float* const best = std::max_element(scores, scores + experts);
+  if (!rule.pairs || experts == 1) return *best;
+  double second = -std::numeric_limits<double>::infinity();
+  for (const float* one = scores; one != scores + experts; ++one)
+    if (one != best) second = std::max<double>(second, *one);
+  return *best + second;
+}
+
+// Excludes the experts of all groups but those with the highest scores from the choice.
+void exclude_groups(const ScoreRule& rule, std::vector<float>& scores) {
+  const std::int64_t size = std::ssize(scores) / rule.groups;
+  std::vector<double> groups;
+  for (std::int64_t group = 0; group < rule.groups; ++group)
+    groups.push_back(group_score(rule, scores.data() + group * size, size));
+  std::vector<bool> is_chosen(groups.size());
+  for (std::int64_t choice = 0; choice < rule.chosen_groups; ++choice) {
+    std::size_t best = groups.size();
+    for (std::size_t group = 0; group < groups.size(); ++group)
+      if (!is_chosen[group] && (best == groups.size() || groups[group] > groups[best])) best = group;
+    is_chosen[best] = true;
+  }
+  for (std::size_t e = 0; e < scores.size(); ++e)
+    if (!is_chosen[e / static_cast<std::size_t>(size)]) scores[e] = -std::numeric_limits<float>::infinity();
 }
 
 // Writes the experts with the largest scores, in ascending order.
@@ -128,6 +164,7 @@ class RouterGradient {
     const std::int64_t experts = args_.routing.probabilities.cols();
     grads.assign(static_cast<std::size_t>(experts), 0);
     add_weights(choices, grads);
+    if (args_.rule.sigmoid) return sigmoid_token(token, choices, grads);
     double z = 0;
     if (args_.losses) {
       const std::int64_t sequence = token / tokens_of_sequence_;
@@ -155,8 +192,12 @@ class RouterGradient {
     for (std::int64_t token = 0; token < args_.routing.experts.rows(); ++token) {
       const std::int64_t sequence = token / tokens_of_sequence_;
       const float* const probabilities = args_.routing.probabilities.as<float>() + token * experts;
-      for (std::int64_t e = 0; e < experts; ++e)
-        balance += slopes_[static_cast<std::size_t>(sequence * experts + e)] * probabilities[e];
+      double sum = args_.rule.sigmoid ? 0 : 1, own = 0;
+      for (std::int64_t e = 0; e < experts; ++e) {
+        own += slopes_[static_cast<std::size_t>(sequence * experts + e)] * probabilities[e];
+        if (args_.rule.sigmoid) sum += probabilities[e];
+      }
+      balance += own / sum;
       const double log_sum_exp = args_.routing.log_sum_exp.as<float>()[token];
       z += log_sum_exp * log_sum_exp / lengths_[static_cast<std::size_t>(sequence)];
     }
@@ -165,6 +206,22 @@ class RouterGradient {
   }
 
  private:
+  // Writes dlogits of a token whose scores are sigmoids: s (1 - s) g. The balancing loss is that of the scores divided by their
+  // sum (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 2.1.2).
+  void sigmoid_token(std::int64_t token, const Choices& choices, std::vector<double>& grads) const {
+    const auto experts = static_cast<std::size_t>(args_.routing.probabilities.cols());
+    const float* const scores = choices.probabilities;
+    if (args_.losses) {
+      const double* const slopes = slopes_.data() + static_cast<std::size_t>(token / tokens_of_sequence_) * experts;
+      double sum = 0, balance = 0;
+      for (std::size_t e = 0; e < experts; ++e) sum += scores[e], balance += slopes[e] * scores[e];
+      for (std::size_t e = 0; e < experts; ++e) grads[e] += args_.losses->balance_scale * (slopes[e] - balance / sum) / sum;
+    }
+    float* const out = args_.dlogits.as<float>() + static_cast<std::size_t>(token) * experts;
+    for (std::size_t e = 0; e < experts; ++e)
+      out[e] = static_cast<float>(static_cast<double>(scores[e]) * (1 - static_cast<double>(scores[e])) * grads[e]);
+  }
+
   void add_weights(const Choices& choices, std::vector<double>& grads) const {
     const auto dweight = [&, dweights = args_.dweights.as<float>()](std::int64_t c) {
       return choices.places[c] < 0 ? 0.0F : dweights[choices.places[c]];
@@ -175,7 +232,7 @@ class RouterGradient {
       for (std::int64_t c = 0; c < choices.count; ++c) mean += dweight(c) * (choices.probabilities[choices.experts[c]] / sum);
     }
     for (std::int64_t c = 0; c < choices.count; ++c)
-      grads[static_cast<std::size_t>(choices.experts[c])] += (dweight(c) - mean) / sum;
+      grads[static_cast<std::size_t>(choices.experts[c])] += args_.rule.scale * (dweight(c) - mean) / sum;
   }
 
   const RouteBackwardArgs& args_;
@@ -185,21 +242,33 @@ class RouterGradient {
 
 }  // namespace
 
+namespace {
+
+// Writes the scores by which a token chooses. Without biases and groups these are its logits, which have the order of the
+// scores.
+const float* scores_of_choice(const RouteArgs& args, std::int64_t token, std::vector<float>& memory) {
+  const auto experts = static_cast<std::size_t>(args.logits.cols()), first = static_cast<std::size_t>(token) * experts;
+  const bool has_bias = args.bias.shape.rank() > 0, has_correction = args.correction.shape.rank() > 0;
+  if (!has_bias && !has_correction && args.rule.groups == 1) return args.logits.as<float>() + first;
+  const float* const scores = args.routing.probabilities.as<float>() + first;
+  memory.assign(scores, scores + experts);
+  for (std::size_t e = 0; has_correction && e < experts; ++e) memory[e] += args.correction.as<float>()[e];
+  for (std::size_t e = 0; has_bias && e < experts; ++e) memory[e] += args.bias.as<float>()[e];
+  if (args.rule.groups > 1) exclude_groups(args.rule, memory);
+  return memory.data();
+}
+
+}  // namespace
+
 void route(CpuStream& stream, const RouteArgs& args) {
   const Routing& routing = args.routing;
   const std::int64_t experts = args.logits.cols(), chosen = routing.experts.cols();
-  const float* const bias = args.bias.shape.rank() == 0 ? nullptr : args.bias.as<float>();
   for_row_tiles(stream, args.logits.rows(), experts, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> biased(static_cast<std::size_t>(experts));
+    std::vector<float> biased;
     for (std::int64_t token = begin; token < end; ++token) {
-      const float* scores = args.logits.as<float>() + token * experts;
-      float* const probabilities = routing.probabilities.as<float>() + token * experts;
-      routing.log_sum_exp.as<float>()[token] = softmax(scores, experts, probabilities);
-      if (bias != nullptr) {
-        std::transform(probabilities, probabilities + experts, bias, biased.begin(), std::plus<>());
-        scores = biased.data();
-      }
-      choose(scores, experts, routing.experts.as<std::int32_t>() + token * chosen, chosen);
+      routing.log_sum_exp.as<float>()[token] = score(args.rule, args.logits.as<float>() + token * experts, experts,
+                                                     routing.probabilities.as<float>() + token * experts);
+      choose(scores_of_choice(args, token, biased), experts, routing.experts.as<std::int32_t>() + token * chosen, chosen);
     }
   });
   drop_beyond(args.capacity, routing);
@@ -210,7 +279,8 @@ void route(CpuStream& stream, const RouteArgs& args) {
       const double sum = args.normalised ? choices.sum() : 1;
       for (std::int64_t c = 0; c < chosen; ++c) {
         if (choices.places[c] < 0) continue;
-        routing.weights.as<float>()[choices.places[c]] = static_cast<float>(choices.probabilities[choices.experts[c]] / sum);
+        routing.weights.as<float>()[choices.places[c]] =
+            static_cast<float>(args.rule.scale * choices.probabilities[choices.experts[c]] / sum);
       }
     }
   });

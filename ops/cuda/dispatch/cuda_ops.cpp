@@ -2,6 +2,7 @@
 // ops/ops.hpp: T tokens, Tr this rank's rows of them, H hidden size, K x N matrices, V vocabulary rows, Hq and Hkv heads of
 // size D. Matrix products are in parallel_matmul.cpp, attention is in attention_ops.cpp.
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
@@ -148,6 +149,13 @@ class CudaOps final : public Ops {
   void compute(const ExchangeRowsArgs& args) { experts_.exchange_rows(args); }
   void compute(const SigmoidArgs& args) { enqueue("sigmoid", cuda::sigmoid, args); }
   void compute(const SigmoidBackwardArgs& args) { enqueue("sigmoid_backward", cuda::sigmoid_backward, args); }
+  void compute(const SinksArgs&) { refuse_on_gpus("learned logits of heads (sinks)"); }
+  void compute(const SinksBackwardArgs&) { refuse_on_gpus("learned logits of heads (sinks)"); }
+  void compute(const OfSegments<LatentHeadsArgs>&) { refuse_on_gpus("latent attention"); }
+  void compute(const OfSegments<LatentHeadsBackwardArgs>&) { refuse_on_gpus("latent attention"); }
+  void compute(const OfSegments<CachedLatentAttentionArgs>&) { refuse_on_gpus("latent attention"); }
+  void compute(const ExpertBiasArgs&) { refuse_on_gpus("biases of experts' matrices"); }
+  void compute(const ExpertBiasBackwardArgs&) { refuse_on_gpus("biases of experts' matrices"); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
 
   void compute(const LayerNormBackwardArgs& args) {
@@ -249,6 +257,9 @@ class CudaOps final : public Ops {
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
 
+  [[noreturn]] static void refuse_on_gpus(const char* what) {
+    throw Error(ErrorKind::unavailable, fmt::format("GPUs do not compute {} yet; use the CPU", what));
+  }
   CudaStream& stream_;
   cuda::OpsStream ops_;
   int multiprocessors_;

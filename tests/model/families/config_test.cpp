@@ -68,7 +68,11 @@ TEST_CASE("presets have the published numbers of parameters") {
                                                                         {"qwen2-57b-a14b", 57'408'658'944},
                                                                         {"qwen3-30b-a3b", 30'532'122'624},
                                                                         {"qwen3-235b-a22b", 235'093'634'560},
-                                                                        {"olmoe-1b-7b", 6'919'161'856}}));
+                                                                        {"olmoe-1b-7b", 6'919'161'856},
+                                                                        {"gpt-oss-20b", 20'914'757'184},
+                                                                        {"gpt-oss-120b", 116'829'156'672},
+                                                                        {"deepseek-v2-lite", 15'706'484'224},
+                                                                        {"deepseek-v3", 671'026'419'200}}));
   CHECK(parameter_count(preset_config(name)) == count);
 }
 

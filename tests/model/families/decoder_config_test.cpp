@@ -11,7 +11,8 @@ using nlohmann::json;
 TEST_CASE("each family's configuration reads back as the same model", "[families]") {
   const auto name = GENERATE("qwen2_tiny", "qwen3_tiny", "llama_biases_yarn_tiny", "mistral_window_tiny", "gemma3_tiny",
                              "smollm3_tiny", "granite_tiny", "olmo2_tiny", "phi3_tiny", "phi3_longrope_tiny", "seed_oss_tiny",
-                             "mixtral_tiny", "qwen2_moe_tiny", "qwen3_moe_tiny", "olmoe_tiny");
+                             "mixtral_tiny", "qwen2_moe_tiny", "qwen3_moe_tiny", "olmoe_tiny", "gpt_oss_tiny",
+                             "deepseek_v2_tiny", "deepseek_v2_groups_tiny", "deepseek_v3_tiny");
   INFO(name);
   const ModelConfig config = parse_config(golden_config(name));
   CHECK(round_trip(config) == config);

@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "model/costs.hpp"
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights_fixture.hpp"
 #include "paths.hpp"

@@ -8,15 +8,36 @@
 namespace pipetrain::test {
 
 inline constexpr std::initializer_list<Family> every_family = {
-    Family::llama,    Family::gpt2,    Family::qwen2,     Family::qwen3,     Family::mistral,
-    Family::gemma3,   Family::smollm3, Family::granite,   Family::olmo2,     Family::phi3,
-    Family::seed_oss, Family::mixtral, Family::qwen2_moe, Family::qwen3_moe, Family::olmoe};
+    Family::llama,     Family::gpt2,      Family::qwen2, Family::qwen3,   Family::mistral,     Family::gemma3,
+    Family::smollm3,   Family::granite,   Family::olmo2, Family::phi3,    Family::seed_oss,    Family::mixtral,
+    Family::qwen2_moe, Family::qwen3_moe, Family::olmoe, Family::gpt_oss, Family::deepseek_v2, Family::deepseek_v3};
 
 inline void add_small_experts(ModelConfig& config) {
-  config.experts = {.count = 4, .chosen = 2, .intermediate = 16, .normalised = config.family == Family::mixtral};
+  config.experts.count = 4;
+  config.experts.chosen = 2;
+  config.experts.intermediate = 16;
+  config.experts.normalised =
+      config.family == Family::mixtral || config.family == Family::gpt_oss || config.family == Family::deepseek_v3;
   config.router_losses = {.balance = 0.05, .z = 0.01};
   if (config.family == Family::qwen2_moe) config.experts.shared_intermediate = 8;
-  if (config.family == Family::mixtral || config.family == Family::olmoe) config.intermediate = config.experts.intermediate;
+  if (config.latent) {
+    config.kv_heads = config.heads;
+    config.latent = {.query_rank = 5, .key_value_rank = 6, .plain = 3, .rotated = 4, .value = 5};
+    if (config.family == Family::deepseek_v2) config.latent->query_rank = 0;
+    config.head_dim = config.latent->key_columns();
+    config.experts.shared_intermediate = 32;
+    config.experts.dense_layers = {0};
+    config.experts.scores.groups = 2;
+    config.experts.scores.chosen_groups = 1;
+    config.experts.scores.scale = 1.5;
+    config.router_losses.z = 0;
+  }
+  if (config.family == Family::gpt_oss) {
+    config.window = 3;
+    config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
+  }
+  if (config.family == Family::mixtral || config.family == Family::olmoe || config.family == Family::gpt_oss)
+    config.intermediate = config.experts.intermediate;
   if (config.family == Family::qwen3_moe) config.experts.dense_layers = {1};
 }
 

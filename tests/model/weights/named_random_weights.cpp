@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 
 namespace pipetrain::test {
 

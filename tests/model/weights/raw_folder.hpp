@@ -43,7 +43,7 @@ inline void write_raw_tensors(const std::filesystem::path& file, const RawTensor
   nlohmann::json header;
   std::string data;
   // As transformers writes them: a tensor of larger elements comes first.
-  for (const char* dtype : {"F32", "I32", "BF16", "F16"}) {
+  for (const char* dtype : {"F32", "I32", "BF16", "F16", "U8", "F8_E4M3"}) {
     for (const auto& [name, tensor] : tensors) {
       if (tensor.dtype != dtype) continue;
       header[name] = {

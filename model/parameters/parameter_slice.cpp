@@ -1,4 +1,4 @@
-#include "model/weights/parameter_slice.hpp"
+#include "model/parameters/parameter_slice.hpp"
 
 #include <algorithm>
 

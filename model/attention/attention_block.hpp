@@ -4,12 +4,12 @@
 
 #include <optional>
 
+#include "model/attention/packed_attention.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/head_norms.hpp"
 #include "model/blocks/normed_projection.hpp"
 #include "model/blocks/projection_norms.hpp"
 #include "model/blocks/residual_projection.hpp"
-#include "model/blocks/slice_attention.hpp"
 
 namespace pipetrain {
 
@@ -31,16 +31,12 @@ class AttentionBlock final : public BlockCompute {
   // Norms the heads of queries and keys if the model does, and rotates them if there are angles.
   void norm_and_rotate(const BlockContext& context, const SegmentShape& shape, const HeadNorms::ForwardArgs& args,
                        HeadNorms::Saved& norms) const;
-  // Computes the heads' output from the qkv that attend() has rotated.
-  void attention(const BlockContext& context, AttentionSaved& saved) const;
-  // Runs the backward of attention() and of the rotation.
+  // Runs the backward of the attention and of the rotation.
   void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                           const Tensor& qkv_grad) const;
   void rotate_back(const BlockContext& context, const Tensor& qkv_grad) const;
   // Returns the keys and values of the slices up to this one, or those of the whole sequence if it is not sliced.
   SliceKeys slice_keys(const BlockContext& context, const AttentionSaved& saved) const;
-  // The queries are the context's tokens, the keys those of the sequence up to the last of them.
-  SegmentShape shape_of(const BlockContext& context) const;
 
   // The tables for all positions of the context, and from the first of the slice's positions on where they do not count from a
   // document's.
@@ -48,13 +44,8 @@ class AttentionBlock final : public BlockCompute {
   // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
   Tensor angles(const BlockContext& context) const;
 
-  bool rotary_;          // queries and keys rotate
-  std::int64_t window_;  // by config.json, which says how the layer rotates
-  AttentionSight sight_;
-  float score_scale_;                         // see SegmentShape::scale
-  std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
-  std::int64_t first_head_;                   // the first of this rank's heads, counted in the model
-  DropoutSite dropout_;                       // drops attention probabilities
+  bool rotary_;  // queries and keys rotate
+  PackedAttention attention_;
   NormedProjection qkv_;
   std::optional<HeadNorms> head_norms_;
   std::optional<ProjectionNorms> projection_norms_;
