@@ -28,7 +28,7 @@ void require(const void* pointer, const char* name);
 void check_callback(int code, const char* callback);
 void keep_callback_failure(const char* why);
 
-// See pipetrain_plan_print().
+// Copies the text to the caller's memory, as pipetrain_plan_print() promises.
 void give_text(const std::string& text, char* out, std::size_t capacity, std::size_t* length);
 
 }  // namespace pipetrain::c_api

@@ -60,7 +60,7 @@ const Struct* null_if_zero(const Struct& inner) {
   return std::memcmp(&inner, &zero, sizeof(Struct)) == 0 ? nullptr : &inner;
 }
 
-// Fills as much of the caller's struct as it has. Keeps the caller's size.
+// Fills the part of the struct that the caller knows, which its struct_size gives and which stays as it is.
 template <class Struct>
 void write_struct(Struct* out, Struct value, const char* name) {
   if (out == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");

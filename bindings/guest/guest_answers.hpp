@@ -26,7 +26,7 @@ class GuestAnswers {
   void ran(const schedules::Action& action, const ActionTimes& times, StageResult result);
   void failed(std::exception_ptr cause);
 
-  // --- For the pipeline ---
+  // The pipeline calls the functions below.
   void open(std::shared_ptr<StageEvents> events);
   void close();  // called before the actors end
   void launched(const schedules::Action& action);

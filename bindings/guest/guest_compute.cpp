@@ -81,7 +81,7 @@ void GuestCompute::abort(std::exception_ptr cause) noexcept {
   guest_->abort(text_of_cause(cause));
 }
 
-// After an abort actions only answer.
+// After an abort an action computes nothing and answers at once.
 void GuestCompute::act(const Launch& launch) noexcept {
   bool skip = false;
   {

@@ -40,8 +40,8 @@ using GuestFactory = std::function<Guest(const GuestRequest&)>;
 // one that made it, which has none of its threads, everything but close() is Misuse, and close() frees nothing.
 class GuestPipeline {
  public:
-  // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that all of them make,
-  // step and close; guests are made for this process's stages.
+  // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: set if several processes make, step and close
+  // the pipeline together; each then makes guests for its own stages only.
   GuestPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                 std::shared_ptr<GuestProcesses> processes = nullptr);
   // Does the same as close(), but does not wait for other processes. If the guest's code is still running, leaks everything

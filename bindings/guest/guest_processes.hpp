@@ -55,7 +55,8 @@ class GuestProcesses {
   // Returns the notes of all processes in their GuestPlacement; valid after begin().
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // --- for the stages of this process ---
+  // The stages of this process call the functions below.
+  // Returns true if another process fills the queue.
   bool comes_from_afar(const StageId& id, schedules::InputKind kind, int chunk) const;
   // Makes the slots of a queue that another process fills; this object owns the memory.
   std::vector<SlotHandle> make_slots(const StageId& id, schedules::InputKind kind, int chunk, int count);

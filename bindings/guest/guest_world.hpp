@@ -13,8 +13,8 @@ namespace pipetrain {
 // Thread-safe.
 class GuestWorld {
  public:
-  // Blocks until all have joined. patience: for a process that the others wait for while a pipeline is made or ended;
-  // 0: no limit. Throws as join_processes() does.
+  // Blocks until all have joined. patience: how long processes wait for another one while a pipeline is made or ended; 0:
+  // without limit. Throws as join_processes() does.
   GuestWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience);
   ~GuestWorld();  // as leave()
   GuestWorld(const GuestWorld&) = delete;

@@ -18,12 +18,12 @@ namespace pipetrain {
 // One thread at a time calls it; abort() may come from any.
 class JointSteps {
  public:
-  // stall: how long a process waits for another one to come to a step; 0 waits without limit.
+  // stall: how long a process waits for another one to come to a step; 0: without limit.
   JointSteps(std::shared_ptr<GuestProcesses> processes, std::chrono::milliseconds stall)
       : processes_(std::move(processes)), stall_(stall) {}
 
   bool follows() const { return !processes_->leads(); }
-  // The pipeline has been aborted: gather() and follow() stop waiting for other processes.
+  // Call it when the pipeline is aborted: gather() and follow() then stop waiting for other processes.
   void abort() { aborted_ = true; }
 
   // Process 0: returns once all others have come to the step. If they do not, it aborts the pipeline with the reason, so that

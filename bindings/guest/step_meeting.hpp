@@ -46,13 +46,13 @@ class StepMeeting {
   // Waits until a message has arrived since the last call, or for this long.
   void wait(std::chrono::milliseconds longest);
 
-  // --- process 0 ---
+  // Process 0 calls the three functions below.
   // Returns the processes that have not come yet. Throws Error(input) that names one that came for another step.
   std::vector<int> missing(const StepCall& call) const;
   void begin(const StepCall& call);
   void end(const StepCall& call, const StepEnd& end);
 
-  // --- the others ---
+  // The other processes call the three functions below.
   void come(const StepCall& call);
   bool begun(const StepCall& call) const;
   std::optional<StepEnd> ended(const StepCall& call) const;

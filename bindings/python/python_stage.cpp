@@ -102,7 +102,7 @@ class ThreadState {
   PyThreadState* state_;
 };
 
-// Makes pipetrain.stage.Launch of an action.
+// Makes the Python object of type pipetrain.stage.Launch that describes an action.
 class LaunchMaker {
  public:
   LaunchMaker(int stage, schedules::Placement placement) : stage_(stage), placement_(std::move(placement)) {

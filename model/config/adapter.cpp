@@ -6,7 +6,7 @@
 namespace pipetrain {
 namespace {
 
-// Returns the value of the first name that means the module.
+// Returns the value of the first entry whose name matches the module, or `usual`.
 template <class Value>
 Value value_for(const std::map<std::string, Value>& values, std::string_view module, Value usual) {
   for (const auto& [name, value] : values)

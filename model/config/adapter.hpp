@@ -16,10 +16,10 @@ struct Adapter {
   double alpha = 0;         // scale = alpha / rank
   double dropout = 0;       // the share of a matrix's inputs that its adapter drops; each target draws for itself
   bool root_scale = false;  // scale = alpha / sqrt(rank) (rsLoRA: Kalajdzievski 2023, arXiv 2312.03732)
-  // Names of modules, or their last parts: "q_proj" means each module named "....q_proj". Empty: all matrices of attention and
-  // MLP.
+  // Names of modules, or the ends of names: "q_proj" stands for every module whose name ends with ".q_proj". Empty: all
+  // matrices of attention and MLP.
   std::vector<std::string> targets = {};
-  std::vector<std::int64_t> layers = {};  // the layers that have adapters, rising; empty: all
+  std::vector<std::int64_t> layers = {};  // the layers that have adapters, in ascending order; empty: all
   // Each row of W + scale B A is divided by its norm and multiplied by a number that is trained, its magnitude (DoRA: Liu et
   // al. 2024, arXiv 2402.09353). No gradient flows through the norms.
   bool magnitudes = false;

@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-// Returns the key of the activation, and the name of the family's.
+// Returns the key that names the activation, and the name of the model's.
 std::pair<const char*, const char*> activation_key(const ModelConfig& config) {
   if (config.activation == Activation::geglu) return {"hidden_activation", "gelu_pytorch_tanh"};
   return {"hidden_act", "silu"};

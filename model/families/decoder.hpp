@@ -18,7 +18,7 @@ inline constexpr FamilyNames decoder_names{.embedding = "model.embed_tokens.weig
 void read_decoder(const HfConfigReader& config, ModelConfig& model);
 // Writes them, and how queries and keys rotate.
 void write_decoder(const ModelConfig& config, Json& text);
-// Reads and writes the flags of biases: attention_bias of all four matrices of attention, mlp_bias of the MLP's.
+// Reads and writes two flags: attention_bias gives all four matrices of attention a bias, mlp_bias those of the MLP.
 void read_biases(const HfConfigReader& config, ModelConfig& model);
 void write_biases(const ModelConfig& config, Json& text);
 // Returns the tensors of a block, with the biases and head norms that the configuration says.

@@ -32,7 +32,7 @@ void refuse_unbuilt_gpt2(const HfConfigReader& config) {
   }
 }
 
-// Hugging Face also accepts a second name for each of these sizes, and takes it where both are there.
+// Hugging Face also accepts a second name for each of these sizes and prefers it, so two that differ are refused.
 void refuse_second_names(const HfConfigReader& config) {
   constexpr std::pair<const char*, const char*> names[] = {{"n_embd", "hidden_size"},
                                                            {"n_layer", "num_hidden_layers"},

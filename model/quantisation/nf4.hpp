@@ -31,8 +31,9 @@ inline constexpr std::array<float, nf4_levels> nf4_level_values = {-1.0F,
                                                                    0.7229568362236023F,
                                                                    1.0F};
 
-// Returns the values of a scale's code, rising: signed numbers with a dynamic exponent, of 7 decades, each with twice as many
-// fractions as the smaller one; 0 and 1 (Dettmers 2016, "8-Bit Approximations for Parallelism in Deep Learning").
+// Returns the number that each code of a scale stands for, in ascending order: 0, 1, and signed numbers of 7 decades, where
+// each decade has twice as many numbers as the next smaller one (Dettmers 2016, "8-Bit Approximations for Parallelism in Deep
+// Learning").
 const std::array<float, nf4_scale_map>& nf4_scale_values();
 
 // Returns the largest magnitude of each block of nf4_block values; the last block may be shorter.

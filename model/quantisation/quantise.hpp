@@ -12,7 +12,7 @@ namespace pipetrain {
 
 // Returns where the slice lies in its logical matrix [outputs, inputs], whatever order files have it in. Pure.
 SliceRuns runs_of(const Parameter& parameter);
-// Throws Error(input), which blames base-precision, where ranks divide the blocks of 64 inputs that share a scale.
+// Throws Error(input) about the setting base-precision if the ranks cut through blocks of 64 inputs, which share a scale.
 QuantisedLayout quantised_layout_of(const Parameter& parameter, WeightForm form);
 // Returns the whole logical matrix as a parameter, for WeightSource::load().
 Parameter whole_matrix(const Parameter& slice);

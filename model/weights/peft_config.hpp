@@ -11,7 +11,7 @@ namespace pipetrain {
 inline constexpr const char *peft_config_file = "adapter_config.json", *peft_weights_file = "adapter_model.safetensors";
 
 // Returns the model with the adapters and the trained parts that FOLDER/adapter_config.json describes. Throws Error(input)
-// naming the file and the key, also for what is not built.
+// naming the file and the key, also for a method or an option that is not built.
 ModelConfig with_peft_config(ModelConfig base, const std::filesystem::path& folder);
 // Returns the text from which with_peft_config() makes config's adapters and trained parts. base: the model that they belong
 // to, as PEFT finds it; may be empty.

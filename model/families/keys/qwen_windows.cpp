@@ -15,7 +15,7 @@ void read_qwen_windows(const HfConfigReader& config, ModelConfig& model) {
 void write_qwen_windows(const ModelConfig& config, Json& text) {
   write_windows(config, text);
   text["use_sliding_window"] = config.window > 0;
-  // The number that gives layer_types to those who do not read them, where there is one.
+  // The layers before this number attend to everything: readers that do not know layer_types take the windows from it.
   std::int64_t first = 0;
   while (first < config.layers && config.window_of(first) == 0) ++first;
   text["max_window_layers"] = first;
