@@ -234,4 +234,12 @@ void check_golden(const RunRecord& record, const Reference& reference) {
   CHECK(strayed <= 8);
 }
 
+void check_close(const RunRecord& record, const RunRecord& other) {
+  for (std::size_t step = 0; step < record.loss.size(); ++step) {
+    INFO("step " << step + 1);
+    CHECK(std::abs(record.loss[step] / other.loss[step] - 1) <= 2e-5);
+    CHECK(std::abs(record.grad_norm[step] / other.grad_norm[step] - 1) <= 2e-4);
+  }
+}
+
 }  // namespace pipetrain::test

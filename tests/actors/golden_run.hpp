@@ -75,4 +75,7 @@ Reference golden_adapter_reference(const std::string& name);
 // within 1e-4 except for a few elements.
 void check_golden(const RunRecord& record, const Reference& reference);
 
+// Checks that the losses of two layouts of a job agree within 2e-5 relative, and their norms within 2e-4.
+void check_close(const RunRecord& record, const RunRecord& other);
+
 }  // namespace pipetrain::test
