@@ -108,7 +108,7 @@ class ExpertsBench {
     const Tensor logits = make({tokens, config_.experts.count}, DType::f32),
                  counts = make({1, config_.experts.count}, DType::i32), x = make({tokens, hidden}), wide = make({rows, hidden}),
                  narrow = make({rows, inner}), other = make({rows, inner}), both = make({rows, 2 * inner}),
-                 dweights = make({rows}, DType::f32), statistics = make({config_.experts.count + 2}, DType::f64);
+                 dweights = make({rows}, DType::f32), statistics = make({config_.experts.count + 3}, DType::f64);
     const double row = 2.0 * static_cast<double>(rows);
     time("route", 0, [&] { ops_->route({.logits = logits, .normalised = true, .routing = routing}); });
     time("count_experts", 0, [&] { ops_->count_experts({.experts = routing.experts, .counts = counts}); });

@@ -45,13 +45,20 @@ enum class Reduction { sum, max };
 
 // Rows of tensors that the members of a group send each other. Only the devices know how many.
 struct RowExchange {
-  // Rows of `source` go where the same rows of the other sources go. A target has memory for all rows that may come.
+  // The i-th row that is sent is the source's i-th, or the one that `order` [n] i32 names, if it has a shape. The i-th rows of
+  // all sources go to the same member. A target has memory for all rows that may come.
   struct Rows {
     Tensor source, target;
+    Tensor order = {};
+
+    bool is_ordered() const { return order.shape.rank() > 0; }
   };
   std::vector<Rows> rows;
-  Tensor offsets;   // [members + 1] i32: the sources' rows [offsets[m], offsets[m + 1]) are for member m
+  Tensor offsets;   // [members + 1] i32: the rows [offsets[m], offsets[m + 1]) that are sent are for member m
   Tensor received;  // [members + 1] i32, output: the targets' rows [received[m], received[m + 1]) are from member m
+  // The most rows that one member may have for another: the same in all members. Networks that must know a message's size in
+  // advance carry so many.
+  std::int64_t most = 0;
 };
 
 // Collectives that move a tensor in pieces (one per rank: its rows in RowSplit), so that matrix products compute on
@@ -115,10 +122,10 @@ class Group {
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 
   // Sends each member its rows of the sources, and receives those of all members, in rank order. Sources and targets do not
-  // overlap, and all members must exchange tensors of the same columns and types. Throws Error(unavailable) on GPUs.
+  // overlap, and all members must exchange tensors of the same columns and types. Groups of expert-parallel ranks have it.
   virtual void all_to_all(Stream& stream, const RowExchange& exchange) {
     static_cast<void>(stream), static_cast<void>(exchange);
-    throw Error(ErrorKind::unavailable, "exchanges of rows between ranks are not built for GPUs yet; use the CPU");
+    throw Error(ErrorKind::internal, "this group exchanges no rows");
   }
 
   // Returns the group's transfers in pieces; null where they would gain nothing.

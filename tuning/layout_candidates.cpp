@@ -6,7 +6,6 @@
 #include <iterator>
 #include <limits>
 
-#include "actors/training/job/combinations.hpp"
 #include "core/error.hpp"
 #include "model/families/adapter_tensors.hpp"
 #include "model/fp8_weights.hpp"
@@ -71,11 +70,8 @@ class Enumeration {
 
   bool divides_experts(int ep, int dp) const {
     if (ep == 1) return true;
-    if (request_.config.routed_layers() == 0 || dp % ep != 0 || request_.config.experts.count % ep != 0) return false;
-    UsedFeatures used{request_.device};
-    used.add(Feature::expert_parallel, "ep", std::to_string(ep));
-    if (adapts_experts(request_.config)) used.add(Feature::expert_adapters, "lora-targets", "");
-    return find_refused(used) == nullptr;
+    if (adapts_experts(request_.config)) return false;  // see combinations.cpp
+    return request_.config.routed_layers() > 0 && dp % ep == 0 && request_.config.experts.count % ep == 0;
   }
 
   void add_schedules(Layout layout) {

@@ -334,7 +334,7 @@ std::string train_help() {
          "for --stall-timeout) after the first. SIGHUP and SIGINT stay ignored where they are so from the start (nohup).\n"
          "SIGUSR1 prints what each stage waits for.\n"
          "\n"
-         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
+         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, exit-in-update, stop, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
          "with kind skip the step leaves the weights as they are, with slow the rank computes slowly from that step on.\n"
          "\n"
          "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"

@@ -34,6 +34,7 @@ std::vector<std::string> train_arguments(const Row& row, const Schedule& schedul
   add("--tp", row.tp);
   add("--dp", row.dp);
   if (row.cp > 1) add("--cp", row.cp);
+  if (row.ep > 1) add("--ep", row.ep);
   if (row.zero > 0) add("--zero", row.zero);
   if (row.names_schedules()) {
     add("--schedule", schedule.name);

@@ -135,19 +135,29 @@ std::vector<Row> family_rows() {
   return rows;
 }
 
-// Models with routed experts, cut so that one GPU holds them with all their state.
+// Models with routed experts, cut so that one GPU holds them with all their state, or two GPUs that divide the experts.
 std::vector<Row> expert_rows() {
   std::vector<Row> rows;
-  const auto add = [&](const char* model, int layers, double recorded) {
+  const auto add = [&](const char* model, int layers, double recorded) -> Row& {
     Row& row = rows.emplace_back();
-    row.name = fmt::format("{}-{}l", model, layers);
+    row.name = model + (layers > 0 ? fmt::format("-{}l", layers) : "");
     row.model = model;
     row.layers = layers, row.microbatches = 8;
     row.peer_script = "torch_experts.py";
     row.recorded = recorded, row.least = 1.15;
+    return row;
+  };
+  const auto add_divided = [&](const char* model, int layers, double recorded, double least) {
+    Row& row = add(model, layers, recorded);
+    row.name += "-ep2";
+    row.dp = row.ep = 2, row.zero = 1;
+    row.least = least;
   };
   add("qwen3-30b-a3b", 4, 82322);
   add("olmoe-1b-7b", 8, 58474);
+  add_divided("qwen3-30b-a3b", 8, 39031, 1.3);
+  add_divided("olmoe-1b-7b", 0, 22513, 1.3);
+  add_divided("mixtral-8x7b", 4, 40461, 1.15);
   return rows;
 }
 
@@ -215,7 +225,7 @@ std::string to_string(const PeerVariant& variant) {
 
 std::string Row::layout() const {
   std::string text;
-  for (const auto& [option, size] : {std::pair("pp", pp), {"cp", cp}, {"tp", tp}, {"dp", dp}}) {
+  for (const auto& [option, size] : {std::pair("pp", pp), {"cp", cp}, {"tp", tp}, {"dp", dp}, {"ep", ep}}) {
     if (size > 1) text += fmt::format("{} {}, ", option, size);
   }
   if (zero > 0) text += fmt::format("zero {}, ", zero);

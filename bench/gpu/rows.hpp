@@ -28,6 +28,7 @@ struct Row {
   std::string model;  // a preset of pipetrain
   int layers = 0;     // 0: all
   int pp = 1, tp = 1, dp = 1, cp = 1;
+  int ep = 1;                                     // of dp
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
   int zero = 0;             // ZeRO stage; the peer always shards its replicas' state (FSDP2)

@@ -31,6 +31,7 @@ std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& varia
   add("--pp", row.pp);
   add("--tp", row.tp);
   add("--dp", row.dp);
+  if (row.ep > 1) add("--ep", row.ep);
   add("--seq", row.sequence);
   add("--mbs", row.microbatch);
   add("--gas", row.microbatches);
@@ -67,8 +68,9 @@ std::vector<double> peer_state_bytes(const Row& row, const PeerVariant& variant)
   const auto experts = static_cast<double>(config.experts.count);
   const double columns =
       experts > 0 ? experts * static_cast<double>(config.experts.intermediate) : static_cast<double>(config.intermediate);
-  const double layer = hidden * (heads + 3 * columns + experts);
-  const double bytes_each = row.dp == 1 ? 8 : 12.0 / row.dp + 6;
+  const double layer = hidden * (heads + 3 * columns / row.ep + experts);
+  // The peer of models with experts divides these alone.
+  const double bytes_each = row.dp == 1 || experts > 0 ? 8 : 12.0 / row.dp + 6;
   std::vector<double> bytes;
   for (int stage = 0; stage < row.pp; ++stage) {
     const bool first = stage == 0, last = is_v_shaped(variant) ? stage == 0 : stage == row.pp - 1;

@@ -165,6 +165,8 @@ void Coordinator::begin() {
   if (gathering_) {
     gathering_->end_absent([this](int process) { return is_here(process); });
     leave_out_absent(peers_, joined_);
+    // Members of this membership that gather again before this process does wait at the standby socket until it does.
+    if (reception_) reception_->close();
   }
   phase_ = Phase::running;
   std::vector<ProcessInfo> all = processes_of(peers_, joined_);

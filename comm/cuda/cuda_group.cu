@@ -110,7 +110,7 @@ class CudaGroup : public Group {
       const auto run = [&](auto width, auto maximum) {
         constexpr int W = decltype(width)::value;
         const std::int64_t packs = tensor.elements() / W;
-        launch(stream, tensor, packs / size() + 1, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+        launch(stream, {tensor}, packs / size() + 1, [&](const Team& team, unsigned blocks, cudaStream_t native) {
           all_reduce_kernel<T, W, decltype(maximum)::value><<<blocks, threads, 0, native>>>(team, packs);
         });
       };
@@ -121,6 +121,16 @@ class CudaGroup : public Group {
   }
 
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override { pieces_->shift(stream, source, target); }
+
+  void all_to_all(Stream& stream, const RowExchange& exchange) override {
+    if (exchange.rows.empty() || exchange.rows.size() > most_exchanged)
+      throw Error(ErrorKind::internal, "GPUs exchange rows of " + std::to_string(exchange.rows.size()) + " tensors");
+    std::int64_t divisor = 16;  // the bytes of all rows: see all_gather()
+    for (const RowExchange::Rows& rows : exchange.rows) divisor = std::gcd(divisor, row_bytes(rows.source));
+    if (divisor == 16) return exchange_rows<uint4>(stream, exchange);
+    if (divisor % 4 == 0) return exchange_rows<unsigned>(stream, exchange);
+    exchange_rows<unsigned short>(stream, exchange);
+  }
 
   PiecewiseTransfer* in_pieces() override { return pieces_.get(); }
 
@@ -138,10 +148,15 @@ class CudaGroup : public Group {
   Team team_;
   std::set<Stream*> streams_;
 
+  static std::int64_t row_bytes(const Tensor& tensor) {
+    return tensor.cols() * static_cast<std::int64_t>(size_of(tensor.dtype));
+  }
+
   // Returns false after an abort.
-  bool find_place(CudaStream& stream, const Tensor& tensor) {
+  bool find_places(CudaStream& stream, const std::vector<Tensor>& tensors) {
     try {
-      team_.place = far_ ? far_->place_of(tensor) : reinterpret_cast<Place>(tensor.data);
+      Place* place = team_.places;
+      for (const Tensor& tensor : tensors) *place++ = far_ ? far_->place_of(tensor) : reinterpret_cast<Place>(tensor.data);
       return true;
     } catch (...) {
       stream.fail(std::current_exception());
@@ -149,13 +164,13 @@ class CudaGroup : public Group {
     }
   }
 
-  // reached: the memory of this rank that peers read or write. work: number of units, one per thread.
+  // reached: the tensors of this rank that peers read or write, at most most_tensors. work: number of units, one per thread.
   template <class Kernel>
-  void launch(Stream& stream, const Tensor& reached, std::int64_t work, Kernel kernel) {
+  void launch(Stream& stream, const std::vector<Tensor>& reached, std::int64_t work, Kernel kernel) {
     CudaStream& on = cuda_stream(stream);
     streams_.insert(&stream);
     ++team_.call;  // counted even when it is not enqueued: ranks must count alike
-    if (!meeting_->enter(on) || !find_place(on, reached)) return;
+    if (!meeting_->enter(on) || !find_places(on, reached)) return;
     const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, meeting_->most_blocks());
     kernel(team_, static_cast<unsigned>(blocks), on.native());
     on.end("a collective of GPUs");
@@ -165,10 +180,35 @@ class CudaGroup : public Group {
   void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Cuts& bytes) {
     Cuts cuts{};
     for (int rank = 0; rank <= size(); ++rank) cuts.at[rank] = bytes.at[rank] / static_cast<std::int64_t>(sizeof(Unit));
-    launch(stream, shard, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
-      const auto ranks = static_cast<unsigned>(team.size);
-      blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs the same number
-      all_gather_kernel<Unit><<<blocks, threads, 0, native>>>(team, static_cast<Unit*>(full.data), cuts);
+    launch(stream, {shard}, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
+      all_gather_kernel<Unit><<<blocks_of_peers(team, blocks), threads, 0, native>>>(team, static_cast<Unit*>(full.data), cuts);
+    });
+  }
+
+  // Every peer needs the same number.
+  static unsigned blocks_of_peers(const Team& team, unsigned blocks) {
+    const auto ranks = static_cast<unsigned>(team.size);
+    return std::max(blocks / ranks, 1U) * ranks;
+  }
+
+  template <class Unit>
+  void exchange_rows(Stream& stream, const RowExchange& exchange) {
+    ReceivedRows rows{};
+    rows.received = static_cast<int*>(exchange.received.data);
+    std::vector<Tensor> reached{exchange.offsets};
+    std::int64_t work = 0;
+    for (const RowExchange::Rows& of : exchange.rows) {
+      reached.insert(reached.end(), {of.source, of.is_ordered() ? of.order : exchange.offsets});
+      rows.targets[rows.count] = of.target.data;
+      rows.ordered[rows.count] = of.is_ordered();
+      rows.row_units[rows.count++] = static_cast<unsigned>(row_bytes(of.source) / static_cast<std::int64_t>(sizeof(Unit)));
+      const auto units = static_cast<std::int64_t>(of.target.bytes() / sizeof(Unit));
+      if (units >= std::int64_t{1} << 32)
+        throw Error(ErrorKind::unavailable, "an exchange of rows between GPUs: too many tokens at once");
+      work += units;
+    }
+    launch(stream, reached, work, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+      all_to_all_kernel<Unit><<<blocks_of_peers(team, blocks), threads, 0, native>>>(team, rows);
     });
   }
 
@@ -177,7 +217,7 @@ class CudaGroup : public Group {
     const std::int64_t first = rows.begin(rank()) * full.cols(), count = rows.count(rank()) * full.cols();
     const auto run = [&](auto width) {
       constexpr int W = decltype(width)::value;
-      launch(stream, full, count / W, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+      launch(stream, {full}, count / W, [&](const Team& team, unsigned blocks, cudaStream_t native) {
         reduce_scatter_kernel<T, TO, W>
             <<<blocks, threads, 0, native>>>(team, static_cast<TO*>(shard.data), first / W, count / W);
       });
@@ -214,6 +254,9 @@ void warm_up(Team alone, int device) {
   all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, Cuts{});
   all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, Cuts{});
   all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, Cuts{});
+  all_to_all_kernel<uint4><<<1, threads>>>(alone, ReceivedRows{});
+  all_to_all_kernel<unsigned><<<1, threads>>>(alone, ReceivedRows{});
+  all_to_all_kernel<unsigned short><<<1, threads>>>(alone, ReceivedRows{});
   cuda_check(cudaGetLastError(), "loading the kernels of a group of GPUs", device);
   cuda_check(cudaDeviceSynchronize(), "loading the kernels of a group of GPUs", device);
 }

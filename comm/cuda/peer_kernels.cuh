@@ -12,21 +12,23 @@ namespace pipetrain::peer {
 
 constexpr int max_ranks = max_cuda_group_ranks;
 constexpr int threads = 512;
+constexpr int most_exchanged = 2;                     // tensors in one exchange of rows
+constexpr int most_tensors = 1 + 2 * most_exchanged;  // of a rank in one call
 
 // In each rank's memory, written by its peers. Sequence numbers only grow, so nothing is ever reset.
 struct Mailbox {
-  Place tensor[max_ranks];       // where each peer's tensor of the present call is
-  unsigned arrived[max_ranks];   // the last call that the peer has begun
-  unsigned finished[max_ranks];  // the last call for which the peer needs no other rank's memory any more
-  unsigned blocks;               // blocks of this rank's own kernel that have finished
+  Place tensors[max_ranks][most_tensors];  // where each peer's tensors of the present call are
+  unsigned arrived[max_ranks];             // the last call that the peer has begun
+  unsigned finished[max_ranks];            // the last call for which the peer needs no other rank's memory any more
+  unsigned blocks;                         // blocks of this rank's own kernel that have finished
 };
 
 struct Team {
   Mailbox* boxes[max_ranks];
   const char* const*
-      beginnings;      // FarMemory::beginnings(); null where all ranks run in this process, and a place is an address
-  Place place;         // of this rank's tensor of the present call
-  const int* aborted;  // in host memory
+      beginnings;              // FarMemory::beginnings(); null where all ranks run in this process, and a place is an address
+  Place places[most_tensors];  // of this rank's tensors of the present call
+  const int* aborted;          // in host memory
   int rank, size;
   unsigned call;
 };
@@ -49,13 +51,14 @@ __device__ inline bool wait_for(const Team& team, const unsigned* flag) {
   return true;
 }
 
-// Tells all peers where this rank's tensor is, and waits for theirs. All threads of all blocks call it.
+// Tells all peers where this rank's tensors are, and waits for theirs. All threads of all blocks call it.
 __device__ inline bool meet(const Team& team) {
   const int peer = static_cast<int>(threadIdx.x);
   Mailbox* own = team.boxes[team.rank];
   if (blockIdx.x == 0 && peer < team.size) {
     Mailbox* box = team.boxes[peer];
-    *static_cast<volatile Place*>(&box->tensor[team.rank]) = team.place;
+#pragma unroll
+    for (int i = 0; i < most_tensors; ++i) *static_cast<volatile Place*>(&box->tensors[team.rank][i]) = team.places[i];
     release(&box->arrived[team.rank], team.call);
   }
   const bool here = peer >= team.size || wait_for(team, &own->arrived[peer]);
@@ -63,8 +66,8 @@ __device__ inline bool meet(const Team& team) {
 }
 
 template <class T>
-__device__ T* tensor_of(const Team& team, int peer) {
-  const Place place = *static_cast<const volatile Place*>(&team.boxes[team.rank]->tensor[peer]);
+__device__ T* tensor_of(const Team& team, int peer, int number = 0) {
+  const Place place = *static_cast<const volatile Place*>(&team.boxes[team.rank]->tensors[peer][number]);
   if (team.beginnings == nullptr) return reinterpret_cast<T*>(place);
   const char* begin = team.beginnings[peer * most_allocations + static_cast<int>(place >> place_offset_bits)];
   return reinterpret_cast<T*>(const_cast<char*>(begin) + (place & place_offset_mask));
@@ -157,29 +160,94 @@ struct Cuts {
   std::int64_t at[max_ranks + 1];  // of the gathered tensor, in units, by rank
 };
 
-// Blocks alternate between the peers, so that every link is busy at once.
+// The blocks of a kernel alternate between the peers, so that every link is busy at once.
+struct PeerBlocks {
+  int peer;
+  std::int64_t first, stride;  // of this thread, among those that copy from this peer
+
+  __device__ explicit PeerBlocks(const Team& team)
+      : peer((team.rank + static_cast<int>(blockIdx.x)) % team.size),
+        first(static_cast<std::int64_t>(blockIdx.x) / team.size * threads + threadIdx.x),
+        stride(static_cast<std::int64_t>(gridDim.x) / team.size * threads) {}
+};
+
+// at(i): the i-th unit that is copied.
+template <int unroll, class Unit, class At>
+__device__ void copy_units(const PeerBlocks& blocks, const At& at, Unit* target, std::int64_t count) {
+  for (std::int64_t first = blocks.first; first < count; first += blocks.stride * unroll) {
+    Unit in[unroll];
+#pragma unroll
+    for (int n = 0; n < unroll; ++n) {
+      if (first + n * blocks.stride < count) in[n] = at(first + n * blocks.stride);
+    }
+#pragma unroll
+    for (int n = 0; n < unroll; ++n) {
+      if (first + n * blocks.stride < count) target[first + n * blocks.stride] = in[n];
+    }
+  }
+}
+
 template <class Unit>
 __global__ void __launch_bounds__(threads)
     all_gather_kernel(const __grid_constant__ Team team, Unit* __restrict__ full, const __grid_constant__ Cuts cuts) {
-  constexpr int unroll = 4;
   if (!meet(team)) return;
-  const int peer = (team.rank + static_cast<int>(blockIdx.x)) % team.size;
-  const auto block = static_cast<std::int64_t>(blockIdx.x) / team.size;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) / team.size * threads;
-  const std::int64_t count = cuts.at[peer + 1] - cuts.at[peer];
-  const Unit* source = tensor_of<Unit>(team, peer);
-  Unit* target = full + cuts.at[peer];
-  if (source != target) {
-    for (std::int64_t first = block * threads + threadIdx.x; first < count; first += stride * unroll) {
-      Unit in[unroll];
-#pragma unroll
-      for (int n = 0; n < unroll; ++n) {
-        if (first + n * stride < count) in[n] = source[first + n * stride];
-      }
-#pragma unroll
-      for (int n = 0; n < unroll; ++n) {
-        if (first + n * stride < count) target[first + n * stride] = in[n];
-      }
+  const PeerBlocks blocks(team);
+  const std::int64_t begin = cuts.at[blocks.peer], end = cuts.at[blocks.peer + 1];
+  const Unit* const source = tensor_of<const Unit>(team, blocks.peer);
+  Unit* const target = full + begin;
+  if (source != target)
+    copy_units<4>(
+        blocks, [=](std::int64_t i) { return source[i]; }, target, end - begin);
+  leave(team);
+}
+
+// The rows that a rank receives. Its own tensors are the offsets, then each source and its order.
+struct ReceivedRows {
+  void* targets[most_exchanged];
+  unsigned row_units[most_exchanged];
+  bool ordered[most_exchanged];
+  int count;      // of the sources
+  int* received;  // [ranks + 1]
+};
+
+// Each rank reads from its peers' offsets how many rows they have for it, and copies them.
+template <class Unit>
+__global__ void __launch_bounds__(threads)
+    all_to_all_kernel(const __grid_constant__ Team team, const __grid_constant__ ReceivedRows rows) {
+  __shared__ int begins[max_ranks], received[max_ranks + 1];
+  if (!meet(team)) return;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (rows.count > 0) {  // there are offsets
+    if (thread < team.size) {
+      const int* const offsets = tensor_of<const int>(team, thread);
+      begins[thread] = offsets[team.rank];
+      received[thread + 1] = offsets[team.rank + 1] - begins[thread];
+    }
+    __syncthreads();
+    if (thread == 0) {
+      received[0] = 0;
+      for (int peer = 0; peer < team.size; ++peer) received[peer + 1] += received[peer];
+    }
+    __syncthreads();
+    if (blockIdx.x == 0 && thread <= team.size) rows.received[thread] = received[thread];
+  }
+  constexpr int unroll = 8;
+  const PeerBlocks blocks(team);
+  for (int i = 0; i < rows.count; ++i) {
+    const unsigned units = rows.row_units[i];
+    const std::int64_t begin = begins[blocks.peer], to = received[blocks.peer], count = received[blocks.peer + 1] - to;
+    const Unit* const source = tensor_of<const Unit>(team, blocks.peer, 1 + 2 * i);
+    Unit* const target = static_cast<Unit*>(rows.targets[i]) + to * units;
+    if (rows.ordered[i]) {
+      const int* const order = tensor_of<const int>(team, blocks.peer, 2 + 2 * i) + begin;
+      const auto at = [=](std::int64_t number) {
+        const unsigned row = static_cast<unsigned>(number) / units, unit = static_cast<unsigned>(number) % units;
+        return source[static_cast<std::int64_t>(order[row]) * units + unit];
+      };
+      copy_units<unroll>(blocks, at, target, count * units);
+    } else {
+      const auto at = [first = source + begin * units](std::int64_t number) { return first[number]; };
+      copy_units<unroll>(blocks, at, target, count * units);
     }
   }
   leave(team);

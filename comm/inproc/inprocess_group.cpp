@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "comm/cpu_rank_sum.hpp"
+#include "comm/sent_rows.hpp"
 #include "core/cpu_stream.hpp"
 
 namespace pipetrain {
@@ -125,9 +126,8 @@ class InprocessGroup : public Group {
       const auto* const offsets = other.offsets.as<std::int32_t>();
       const std::int32_t begin = offsets[rank_], end = offsets[rank_ + 1];
       for (std::size_t i = 0; i < exchange.rows.size(); ++i) {
-        const Tensor from = other.rows[i].source.row_range(begin, end);
         const Tensor to = exchange.rows[i].target.row_range(received[rank], received[rank] + end - begin);
-        if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
+        copy_sent_rows(other.rows[i], begin, end, to.data);
       }
       received[rank + 1] = received[rank] + end - begin;
     }

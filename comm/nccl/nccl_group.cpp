@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/cuda/cuda_rank_sum.hpp"
+#include "comm/cuda/row_slots.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
@@ -109,6 +110,27 @@ class PointToPointGroup final : public NcclGroup {
     });
   }
 
+  // NCCL's transfers have sizes that the host knows: each rank sends slots that have memory for the most rows.
+  void all_to_all(Stream& stream, const RowExchange& exchange) override {
+    CudaStream* on = enter(stream);
+    if (on == nullptr) return;
+    exchange_counts(*on, exchange);
+    for (const RowExchange::Rows& rows : exchange.rows) {
+      const std::int64_t row_bytes = rows.source.cols() * static_cast<std::int64_t>(size_of(rows.source.dtype));
+      if (row_bytes > chunk_)
+        throw Error(ErrorKind::internal, "rows of " + std::to_string(row_bytes) + " bytes are too long for an exchange");
+      const std::int64_t together = chunk_ / row_bytes;
+      for (std::int64_t first = 0; first < exchange.most; first += together) {
+        const std::int64_t count = std::min(together, exchange.most - first);
+        RowSlots slots{sending(0), sending(rank()), chunk_, rank(), first, count};
+        copy_into_slots(*on, rows, exchange.offsets, slots);
+        swap_slots(*on, chunk_, static_cast<std::size_t>(count * row_bytes));
+        slots.slots = receiving(0);
+        copy_out_of_slots(*on, slots, rows.target, exchange.received);
+      }
+    }
+  }
+
   void forget(Stream& stream) override {
     const std::lock_guard lock(mutex_);
     streams_.erase(&cuda_stream(stream));
@@ -141,6 +163,27 @@ class PointToPointGroup final : public NcclGroup {
   char* staging(std::int64_t k, int peer) const {
     return static_cast<char*>(staging_.data()) + (k % sets * size() + peer) * chunk_;
   }
+  // The slots of an exchange of rows.
+  char* sending(int peer) const { return staging(0, peer); }
+  char* receiving(int peer) const { return staging(1, peer); }
+  // distance: the bytes from one rank's slot to the next.
+  void swap_slots(CudaStream& on, std::int64_t distance, std::size_t bytes) {
+    comm_->transfer(on, [&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank()) continue;
+        comm_->send(sending(0) + peer * distance, bytes, peer);
+        comm_->receive(receiving(0) + peer * distance, bytes, peer);
+      }
+    });
+  }
+  void exchange_counts(CudaStream& on, const RowExchange& exchange) {
+    const auto counts = [&](char* memory) { return Tensor{memory, {size()}, DType::i32}; };
+    count_rows(on, exchange.offsets, counts(sending(0)));
+    swap_slots(on, sizeof(std::int32_t), sizeof(std::int32_t));
+    const Tensor own = counts(sending(0)).row_range(rank(), rank() + 1);
+    add_up_counts(on, counts(receiving(0)), rank(), own, exchange.received);
+  }
+
   // Returns the k-th chunk of a part.
   Part chunk(const Part& part, std::int64_t k) const {
     return {std::min(part.begin + k * chunk_, part.end), std::min(part.begin + (k + 1) * chunk_, part.end)};

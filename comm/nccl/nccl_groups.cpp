@@ -14,7 +14,18 @@ namespace {
 
 constexpr std::chrono::seconds name_limit{300};
 
-// Runs a first sum, which connects all ranks: on threads, because it may wait for other ranks.
+// Exchanges no rows of three widths: loads the kernels of exchanges, which may wait for running kernels.
+void rehearse_exchange(NcclGroup& group, Stream& stream, void* zeros) {
+  const Tensor offsets{zeros, {group.size() + 1}, DType::i32};
+  RowExchange exchange{.rows = {}, .offsets = offsets, .received = offsets, .most = 1};
+  for (const std::int64_t bytes : {16, 4, 2}) {
+    const Tensor rows{zeros, {1, bytes / 2}, DType::bf16};
+    exchange.rows.push_back({rows, rows});
+  }
+  group.all_to_all(stream, exchange);
+}
+
+// Runs a first sum and a first exchange, which connect all ranks: on threads, because they may wait for other ranks.
 void rehearse(const std::map<int, std::shared_ptr<NcclGroup>>& groups, const std::map<int, Device*>& devices) {
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> failures(groups.size());
@@ -24,7 +35,10 @@ void rehearse(const std::map<int, std::shared_ptr<NcclGroup>>& groups, const std
         const Tensor numbers{nullptr, {4096}, DType::f32};
         const Buffer memory = device.allocate(numbers.bytes(), "a first sum");
         const auto stream = device.make_stream("a first sum");
-        group->all_reduce(*stream, {memory.data(), numbers.shape, numbers.dtype}, Reduction::sum);
+        const Tensor zeros{memory.data(), numbers.shape, numbers.dtype};
+        stream->zero(zeros);
+        group->all_reduce(*stream, zeros, Reduction::sum);
+        rehearse_exchange(*group, *stream, zeros.data);
         group->forget(*stream);
         stream->synchronize();
       } catch (...) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/cpu_rank_sum.hpp"
+#include "comm/sent_rows.hpp"
 #include "comm/ucx/ucx_transport.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/error.hpp"
@@ -115,7 +116,7 @@ class UcxGroup::Call {
   void send_rows(const RowExchange& own, int member) {
     const auto* const offsets = own.offsets.as<std::int32_t>();
     for (std::size_t i = 0; i < own.rows.size(); ++i) {
-      const Tensor rows = own.rows[i].source.row_range(offsets[member], offsets[member + 1]);
+      const Tensor rows = sent_rows(own.rows[i], offsets[member], offsets[member + 1], ordered_rows_.emplace_back());
       mail_.send(others_, header(self(), member, Phase::gather, static_cast<std::uint32_t>(i + 1)), rows.data, rows.bytes());
     }
   }
@@ -149,7 +150,7 @@ class UcxGroup::Call {
       } else if (rows.bytes() > 0) {
         const RowExchange& other = exchange_of(member);
         const std::int32_t begin = other.offsets.as<std::int32_t>()[self()];
-        std::memcpy(rows.data, other.rows[i].source.row_range(begin, begin + rows.rows()).data, rows.bytes());
+        copy_sent_rows(other.rows[i], begin, begin + rows.rows(), rows.data);
       }
     }
   }
@@ -268,6 +269,7 @@ class UcxGroup::Call {
   UcxGroupMail::Batch others_;                             // all but the pieces to be added
   UcxGroupMail::Batch coming_[2];                          // these pieces, by place, or the counts of rows
   std::vector<std::int32_t> sent_counts_, coming_counts_;  // of rows, by member
+  std::vector<std::vector<std::byte>> ordered_rows_;       // in transfer
 };
 
 std::size_t ucx_group_memory(int ranks) { return static_cast<std::size_t>(ranks - 1) * 2 * piece_bytes; }

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace pipetrain {
-namespace {
-
-Tensor last_of(const Tensor& offsets) { return offsets.row_range(offsets.rows() - 1, offsets.rows()); }
-
-}  // namespace
 
 std::int64_t ExpertExchange::rows(const BlockContext& context) const {
   return most_received(context) * std::min(experts_.chosen, experts_.count / context.ep.part.size);
@@ -38,7 +33,8 @@ ExpertRows ExpertExchange::begin(const BlockContext& context, Routing& routing, 
   context.ops.exchange_rows({.group = context.ep.group,
                              .exchange = {.rows = {{sending.experts, experts}, {sending.weights, weights}},
                                           .offsets = sending.offsets,
-                                          .received = saved.received}});
+                                          .received = saved.received,
+                                          .most = context.tokens()}});
   context.ops.sort_received({.experts = experts, .weights = weights, .offsets = saved.received, .rows = saved.rows});
   routing.places = saved.sent.places;
   return {saved.rows.tokens, saved.rows.weights, saved.rows.offsets};
@@ -46,12 +42,11 @@ ExpertRows ExpertExchange::begin(const BlockContext& context, Routing& routing, 
 
 Tensor ExpertExchange::send(const BlockContext& context, const Tensor& x, const Saved& saved) const {
   const Tensor received = context.workspace.allocate({most_received(context), x.shape[1]}, x.dtype);
-  const ArenaScope scope(context.workspace);
-  const Tensor copies = context.workspace.allocate({most_sent(context), x.shape[1]}, x.dtype);
-  context.ops.gather_rows({.x = x, .tokens = saved.sent.tokens, .rows = copies, .used = last_of(saved.sent.offsets)});
-  context.ops.exchange_rows(
-      {.group = context.ep.group,
-       .exchange = {.rows = {{copies, received}}, .offsets = saved.sent.offsets, .received = saved.received}});
+  context.ops.exchange_rows({.group = context.ep.group,
+                             .exchange = {.rows = {{x, received, saved.sent.tokens}},
+                                          .offsets = saved.sent.offsets,
+                                          .received = saved.received,
+                                          .most = context.tokens()}});
   return received;
 }
 
@@ -59,13 +54,12 @@ Tensor ExpertExchange::bring_back(const BlockContext& context, const Tensor& com
   const std::int64_t own = context.tokens() * experts_.chosen;
   const Tensor back = context.workspace.allocate(computed.shape.with(0, own), computed.dtype);
   const ArenaScope scope(context.workspace);
-  const Tensor ordered = context.workspace.allocate(computed.shape, computed.dtype);
   const Tensor received = context.workspace.allocate({context.ep.part.size + 1}, DType::i32);
-  context.ops.gather_rows(
-      {.x = computed, .tokens = saved.rows.returned, .rows = ordered, .used = last_of(saved.rows.return_offsets)});
-  context.ops.exchange_rows(
-      {.group = context.ep.group,
-       .exchange = {.rows = {{ordered, back}}, .offsets = saved.rows.return_offsets, .received = received}});
+  context.ops.exchange_rows({.group = context.ep.group,
+                             .exchange = {.rows = {{computed, back, saved.rows.returned}},
+                                          .offsets = saved.rows.return_offsets,
+                                          .received = received,
+                                          .most = rows(context) / context.ep.part.size}});
   return back;
 }
 

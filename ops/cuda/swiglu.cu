@@ -1,6 +1,7 @@
 #include "ops/cuda/gelu.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/used_rows.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {
@@ -25,8 +26,10 @@ struct GeluGate {
 
 // largest: null, or the target of raise_to(), for which every block's largest value is found.
 template <class Gate, class T, int W>
-__global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigned row_packs, std::int64_t packs) {
+__global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, const int* used, unsigned row_packs,
+                              std::int64_t packs) {
   wait_for_previous();
+  packs = used_packs(used, row_packs, packs);
   unsigned found = 0;
   Pack<T, W> gate[unroll], up[unroll];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
@@ -54,9 +57,10 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigne
 }
 
 template <class Gate, class T, int W>
-__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned* largest, unsigned row_packs,
-                                       std::int64_t packs) {
+__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned* largest, const int* used,
+                                       unsigned row_packs, std::int64_t packs) {
   wait_for_previous();
+  packs = used_packs(used, row_packs, packs);
   unsigned found = 0;
   Pack<T, W> gate[unroll], up[unroll], grad[unroll];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
@@ -114,7 +118,7 @@ void swiglu(cudaStream_t stream, const SwigluArgs& args) {
     using Gate = typename decltype(gate)::type;
     using T = typename decltype(t)::type;
     launch(stream, swiglu_kernel<Gate, T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
-           data_of<T>(gate_up), data_of<T>(y), raised, row_packs, packs);
+           data_of<T>(gate_up), data_of<T>(y), raised, used_or_null(args.used), row_packs, packs);
   });
 }
 
@@ -127,7 +131,7 @@ void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args) {
     using Gate = typename decltype(gate)::type;
     using T = typename decltype(t)::type;
     launch(stream, swiglu_backward_kernel<Gate, T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
-           data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), raised, row_packs, packs);
+           data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), raised, used_or_null(args.used), row_packs, packs);
   });
 }
 

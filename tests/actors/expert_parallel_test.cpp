@@ -14,7 +14,7 @@
 #include "catch.hpp"
 #include "data/samples/split.hpp"
 #include "golden_run.hpp"
-#include "model/weights/weights.hpp"
+#include "model/weights/equal_logits.hpp"
 #include "schedules/builders/builders.hpp"
 #include "temp_folder.hpp"
 #include "thread_processes.hpp"
@@ -35,19 +35,6 @@ Layout with_expert_parts(int ep, Layout layout, int zero = 0) {
 TinyRun routed_run(const Layout& layout) {
   return {.family = Family::qwen2_moe, .layers = 4, .sequence = 12, .microbatches = 3, .layout = layout};
 }
-
-// Every router chooses the same experts for all tokens: of equal logits those with the lowest numbers.
-class EqualLogits final : public WeightSource {
- public:
-  explicit EqualLogits(std::shared_ptr<const WeightSource> weights) : weights_(std::move(weights)) {}
-  void load(const Parameter& parameter, float* out) const override {
-    weights_->load(parameter, out);
-    if (parameter.role == TensorRole::router_weight) std::fill_n(out, parameter.local.elements(), 0.0F);
-  }
-
- private:
-  std::shared_ptr<const WeightSource> weights_;
-};
 
 }  // namespace
 

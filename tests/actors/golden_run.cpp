@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
@@ -159,7 +160,8 @@ TrainJob with_plan(TrainJob job) {
 }
 
 RunRecord run(TrainJob job, std::int64_t steps) {
-  return run(std::move(job), steps, [](Trainer& trainer) { return trainer.step(); });
+  const std::int64_t all = job.steps_done + steps;
+  return run(std::move(job), all, [](Trainer& trainer) { return trainer.step(); });
 }
 
 RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(Trainer&)>& run_step) {

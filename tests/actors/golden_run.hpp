@@ -54,9 +54,10 @@ TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64
 // Stores the plan in the job, as make_train_job() does; its layout must not change afterwards.
 TrainJob with_plan(TrainJob job);
 
+// Runs so many more steps than the job has done.
 RunRecord run(TrainJob job, std::int64_t steps);
-// Does the same with this function in place of Trainer::step(). A process other than process 0 follows until it has become
-// process 0, and records the steps after that.
+// Runs until so many steps are done, with this function in place of Trainer::step(). A process other than process 0 follows
+// until it has become process 0, and records the steps after that.
 RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(Trainer&)>& step);
 // Returns the error with which a Trainer refuses the job, "slices 9: why", and checks that it is an input error; "none"
 // if it is accepted.

@@ -63,10 +63,10 @@ TEST_CASE("a group's members pass tensors on to the next one, the last to the fi
 TEST_CASE("a group's members exchange rows whose numbers only they know", "[world]") {
   World world(Mesh({.ep = 3}), 0, [](int rank) { return make_cpu_device(rank, 1); });
   auto groups = world.group({0, 1, 2});
-  // Member r sends r + s rows of 10 r + s to member s; the rows of its second tensor are one larger.
+  // Member r sends r + s rows of 10 r + s to member s; the rows of its second tensor are one larger, and lie backwards.
   struct Member {
     std::vector<float> first, second = {}, got = std::vector<float>(9, -1), more = std::vector<float>(9, -1);
-    std::vector<std::int32_t> offsets{0}, received = std::vector<std::int32_t>(4, -1);
+    std::vector<std::int32_t> offsets{0}, order = {}, received = std::vector<std::int32_t>(4, -1);
     std::unique_ptr<Stream> stream;
   };
   std::vector<Member> members(3);
@@ -76,12 +76,15 @@ TEST_CASE("a group's members exchange rows whose numbers only they know", "[worl
       own.first.insert(own.first.end(), static_cast<std::size_t>(rank + to), static_cast<float>(10 * rank + to));
       own.offsets.push_back(static_cast<std::int32_t>(own.first.size()));
     }
-    for (const float value : own.first) own.second.push_back(value + 1);
+    for (const float value : own.first) own.second.insert(own.second.begin(), value + 1);
+    for (std::size_t row = own.first.size(); row-- > 0;) own.order.push_back(static_cast<std::int32_t>(row));
     own.stream = world.device(rank).make_stream("rank");
     const auto rows = [](std::vector<float>& of) { return Tensor{of.data(), {static_cast<std::int64_t>(of.size()), 1}}; };
-    groups.at(rank)->all_to_all(*own.stream, {.rows = {{rows(own.first), rows(own.got)}, {rows(own.second), rows(own.more)}},
-                                              .offsets = {own.offsets.data(), {4}, DType::i32},
-                                              .received = {own.received.data(), {4}, DType::i32}});
+    const Tensor order{own.order.data(), {std::ssize(own.order)}, DType::i32};
+    groups.at(rank)->all_to_all(*own.stream,
+                                {.rows = {{rows(own.first), rows(own.got)}, {rows(own.second), rows(own.more), order}},
+                                 .offsets = {own.offsets.data(), {4}, DType::i32},
+                                 .received = {own.received.data(), {4}, DType::i32}});
   }
   for (const Member& member : members) member.stream->synchronize();
   CHECK(members[0].received == std::vector<std::int32_t>{0, 0, 1, 3});

@@ -8,31 +8,13 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "ops/ops_bench.hpp"
+#include "ops/routing_case.hpp"
 
 namespace pipetrain::testing {
 namespace {
 
-struct RouterCase {
-  std::int64_t batch, sequence, experts, chosen;
-  bool normalised;
-  std::int64_t tokens() const { return batch * sequence; }
-};
-
 constexpr RouterCase router_cases[] = {
     {1, 1, 1, 1, true}, {2, 9, 4, 1, false}, {3, 7, 8, 3, true}, {1, 40, 16, 4, false}, {2, 5, 36, 5, true}};
-
-Routing poisoned_routing(Bench& b, const RouterCase& size) {
-  const std::int64_t rows = size.tokens() * size.chosen;
-  return {.probabilities = b.rank.poisoned({size.tokens(), size.experts}, DType::f32),
-          .log_sum_exp = b.rank.poisoned({size.tokens()}, DType::f32),
-          .experts = b.rank.poisoned({size.tokens(), size.chosen}, DType::i32),
-          .places = b.rank.poisoned({size.tokens(), size.chosen}, DType::i32),
-          .tokens = b.rank.poisoned({rows}, DType::i32),
-          .weights = b.rank.poisoned({rows}, DType::f32),
-          .offsets = b.rank.poisoned({size.experts + 1}, DType::i32)};
-}
-
-std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
 
 // The experts of one token, by descending logit, and the softmax of its logits.
 struct Token {
@@ -286,19 +268,8 @@ TEST_CASE("rows of experts are gathered, weighed, multiplied by their expert's m
   });
 }
 
-namespace {
-
-// Runs `check` for the types of activations of CPUs.
-void on_cpus(const std::function<void(Bench&)>& check) {
-  on_every_backend([&](Bench& b) {
-    if (on_cpu(b)) check(b);
-  });
-}
-
-}  // namespace
-
 TEST_CASE("biases change the choice of experts alone", "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     const RouterCase size{1, 3, 4, 2, true};
     Values logits({3, 4}), biases({4});
     for (std::int64_t t = 0; t < 3; ++t) logits(t, t) = 2;
@@ -315,7 +286,7 @@ TEST_CASE("biases change the choice of experts alone", "[ops][experts]") {
 }
 
 TEST_CASE("an expert's capacity drops a sequence's later choices, which then have no row and no gradient", "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     const RouterCase size{2, 4, 3, 1, false};
     Values logits({8, 3});
     for (const std::int64_t t : {0, 1, 2, 3, 5, 7}) logits(t, 1) = 5;
@@ -338,43 +309,6 @@ TEST_CASE("an expert's capacity drops a sequence's later choices, which then hav
       CHECK(summed(3, i) == 0);
       CHECK(summed(5, i) == Approx(given(4, i)).epsilon(1e-2));
     }
-  });
-}
-
-TEST_CASE("ranks that divide the experts send each token once to each of them, and rows come back by expert",
-          "[ops][experts]") {
-  on_cpus([](Bench& b) {
-    const RouterCase size{1, 3, 6, 3, false};
-    const std::int64_t ranks = 2, sent = size.tokens() * ranks;
-    const Routing routing = poisoned_routing(b, size);
-    const auto numbers = [&](const Shape& shape) { return b.rank.poisoned(shape, DType::i32); };
-    const SentTokens to{numbers({sent}), numbers({sent, 3}), b.rank.poisoned({sent, 3}, DType::f32), numbers({ranks + 1}),
-                        numbers({3, 3})};
-    // The tokens' experts are 0 4 5, 0 1 2 and 1 2 3.
-    Values logits({3, 6});
-    for (const auto& [token, expert] : {std::pair{0, 0}, {0, 4}, {0, 5}, {1, 0}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}})
-      logits(token, expert) = 1 + token;
-    const Tensor in = b.put_f32(logits);
-    const ReceivedRows rows{numbers({9}), b.rank.poisoned({9}, DType::f32), numbers({4}), numbers({9}), numbers({ranks + 1})};
-    Values from({ranks + 1});
-    from.data = {0, 2, 3};  // as if rank 0 received its own first two tokens, and the third from rank 1
-    const Tensor offsets = b.rank.put(from, DType::i32);
-    b.team.run([&](TestRank& r) {
-      r.ops().route({.logits = in, .routing = routing});
-      r.ops().send_tokens({.routing = routing, .sent = to});
-      r.ops().sort_received({.experts = to.experts, .weights = to.weights, .offsets = offsets, .rows = rows});
-    });
-    const auto first = [](const Values& values, std::size_t count) {
-      return std::vector<double>(values.data.begin(), values.data.begin() + static_cast<std::ptrdiff_t>(count));
-    };
-    CHECK(b.rank.get(to.offsets).data == std::vector<double>{0, 3, 5});
-    CHECK(first(b.rank.get(to.tokens), 5) == std::vector<double>{0, 1, 2, 0, 2});
-    CHECK(first(b.rank.get(to.experts), 15) == std::vector<double>{0, -1, -1, 0, 1, 2, 1, 2, -1, 1, 2, -1, 0, -1, -1});
-    CHECK(b.rank.get(to.places).data == std::vector<double>{0, 6, 7, 1, 2, 3, 4, 5, 8});
-    CHECK(b.rank.get(rows.offsets).data == std::vector<double>{0, 2, 4, 6});
-    CHECK(first(b.rank.get(rows.tokens), 6) == std::vector<double>{0, 1, 1, 2, 1, 2});
-    CHECK(first(b.rank.get(rows.returned), 6) == std::vector<double>{0, 1, 2, 4, 3, 5});
-    CHECK(b.rank.get(rows.return_offsets).data == std::vector<double>{0, 4, 6});
   });
 }
 

@@ -26,20 +26,21 @@ std::optional<CopySource> source_of(const std::vector<Holdings>& processes, cons
   return found;
 }
 
-// Returns the newest step after which every state is held, or no value.
+// Returns the newest step after which every state is held, or no value: `missing` then names a rank without one after the
+// newest step.
 std::optional<std::int64_t> newest_step(const std::vector<Holdings>& processes, const std::vector<std::vector<int>>& equals,
                                         int* missing) {
   std::set<std::int64_t, std::greater<>> steps;
   for (const Holdings& holdings : processes)
     for (const auto& [rank, own] : holdings.copies) steps.insert(own.begin(), own.end());
-  int lacks = 0;
+  std::optional<int> lacks;
   for (const std::int64_t step : steps) {
     const auto lost = std::find_if(equals.begin(), equals.end(),
                                    [&](const auto& ranks) { return !source_of(processes, ranks, step, nobody); });
     if (lost == equals.end()) return step;
-    lacks = static_cast<int>(lost - equals.begin());
+    if (!lacks) lacks = static_cast<int>(lost - equals.begin());
   }
-  if (missing != nullptr) *missing = lacks;
+  if (missing != nullptr) *missing = lacks.value_or(0);
   return {};
 }
 

@@ -80,8 +80,16 @@ ParameterStore& GroupStorages::add_group(const GroupLayout& group, Ops& ops) {
   return frozen_->weights();
 }
 
+StorageSetup GroupStorages::trained_setup(const GroupLayout& group) {
+  StorageSetup setup = storage_setup(setup_, group, tp_);
+  if (!setup.replicas) return setup;
+  if (!transfer_) transfer_ = setup.device->make_stream("sums over replicas");
+  setup.transfer = transfer_;
+  return setup;
+}
+
 TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
-  trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group, tp_), ops));
+  trained_.push_back(std::make_unique<TrainedGroup>(group, trained_setup(group), ops));
   TrainedGroup& added = *trained_.back();
   // The first of a stage's ranks that keep the same state counts it.
   const StatePlaces& places = added.storage.places();

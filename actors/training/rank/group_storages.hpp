@@ -58,6 +58,7 @@ class GroupStorages {
     HeldPart held;
   };
 
+  StorageSetup trained_setup(const GroupLayout& group);
   ParameterStore& add_group(const GroupLayout& group, Ops& ops);
   TrainedGroup& add_trained(const GroupLayout& group, Ops& ops);
   Holder holder(const StatePart& part) const;
@@ -66,6 +67,7 @@ class GroupStorages {
   const ParameterLayout& layout_;
   TensorParallel tp_;
   const std::vector<GroupLayout> groups_;
+  std::shared_ptr<Stream> transfer_;  // between replicas; null: no trained group has several
   std::vector<std::unique_ptr<TrainedGroup>> trained_;
   std::unique_ptr<FrozenWeights> frozen_;        // null: nothing is frozen
   std::unique_ptr<QuantisedWeights> quantised_;  // null: nothing is quantised

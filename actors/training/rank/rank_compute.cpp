@@ -46,7 +46,7 @@ RankCompute::RankCompute(RankSetup setup)
   for (const std::vector<Stream*>& others : {state_.transfer_streams(), activations_.streams(), lanes_.streams()})
     streams().add(others);
   if (setup_.device->id().kind == DeviceKind::cuda)
-    WarmUp{setup_, stream_, model_, state_, inputs_, activations_, reports_.square_sums()}.run();
+    WarmUp{setup_, stream_, model_, state_, inputs_, activations_, reports_}.run();
 }
 
 void RankCompute::wait_until_idle() noexcept {

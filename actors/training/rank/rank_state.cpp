@@ -193,8 +193,8 @@ void RankState::spoil() {
 std::vector<Stream*> RankState::transfer_streams() {
   std::vector<Stream*> streams;
   for (const auto& group : storages_.trained()) {
-    const std::vector<Stream*> own = group->storage.transfer_streams();
-    streams.insert(streams.end(), own.begin(), own.end());
+    for (Stream* const own : group->storage.transfer_streams())
+      if (std::find(streams.begin(), streams.end(), own) == streams.end()) streams.push_back(own);
   }
   return streams;
 }

@@ -34,8 +34,9 @@ void WarmUp::run_microbatch(int chunk, const ForwardArgs& longest, const Backwar
   if (longest.base_alone) return;
   for (int slice = setup.slices; slice-- > 0;) {
     model->set_sequence(inputs.tokens(slice));
-    model->backward(chunk, {of_slice(backward.output_grad, slice), of_slice(backward.input_grad, slice), backward.loss_scale},
-                    activations.take(action(ActionKind::backward, slice)));
+    BackwardArgs of{of_slice(backward.output_grad, slice), of_slice(backward.input_grad, slice), backward.loss_scale};
+    reports.add_to(of, chunk);
+    model->backward(chunk, of, activations.take(action(ActionKind::backward, slice)));
     activations.release(action(ActionKind::backward, slice), schedules::StepKind::training);
   }
 }
@@ -79,7 +80,7 @@ void WarmUp::run() const {
     }
   }
   model.set_quiet(false);
-  state.end_rehearsal(square_sums);
+  state.end_rehearsal(reports.square_sums());
   compute.synchronize();
 }
 

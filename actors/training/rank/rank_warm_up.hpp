@@ -3,6 +3,7 @@
 
 #include "actors/training/rank/activation_pool.hpp"
 #include "actors/training/rank/rank_model.hpp"
+#include "actors/training/rank/rank_reports.hpp"
 #include "actors/training/rank/rank_setup.hpp"
 #include "actors/training/rank/rank_state.hpp"
 #include "actors/training/rank/step_inputs.hpp"
@@ -17,7 +18,7 @@ struct WarmUp {
   RankState& state;
   StepInputs& inputs;
   ActivationPool& activations;
-  Tensor square_sums;  // of RankReports
+  const RankReports& reports;
 
   // Runs every kind of action on zeros, without the other ranks: libraries make their plans, kernels are loaded and
   // scratch memory grows now rather than in a step. Leaves weights and moments at zero. Waits for the device.

@@ -110,6 +110,8 @@ Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies&
                                           ") is lost: no process that is left has a copy of it");
   if (agreement->from_start) agreement->step = job.steps_done;
   fetch_copies(channel, *agreement, kept);
+  // No later agreement goes back before this one, so older copies are of no use.
+  if (!agreement->from_start) std::erase_if(kept.by_rank, [&](const auto& copy) { return !copy.second->of(agreement->step); });
   if (!agreement->record.empty()) kept.records->put(agreement->step, std::make_shared<const Bytes>(agreement->record));
   return *agreement;
 }

@@ -11,8 +11,8 @@ SumOverReplicas sum_for_all(std::shared_ptr<Group> replicas) {
   };
 }
 
-GradientReduction::GradientReduction(Device& device, SumOverReplicas sum, const std::string& name)
-    : sum_(std::move(sum)), stream_(device.make_stream(name)), final_(device.make_event()), summed_(device.make_event()) {}
+GradientReduction::GradientReduction(Device& device, SumOverReplicas sum, std::shared_ptr<Stream> transfer)
+    : sum_(std::move(sum)), stream_(std::move(transfer)), final_(device.make_event()), summed_(device.make_event()) {}
 
 void GradientReduction::start(Stream& compute, const Tensor& grads) {
   compute.record(*final_);

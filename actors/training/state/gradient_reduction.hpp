@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "core/device.hpp"
@@ -20,8 +19,12 @@ SumOverReplicas sum_for_all(std::shared_ptr<Group> replicas);
 
 class GradientReduction {
  public:
-  // sum: over the same stage and rank of every replica. All of them must make the same calls in the same order.
-  GradientReduction(Device& device, SumOverReplicas sum, const std::string& name);
+  // sum: over the same stage and rank of every replica. All of them must make the same calls in the same order, also of other
+  // reductions that use this stream.
+  GradientReduction(Device& device, SumOverReplicas sum, std::shared_ptr<Stream> transfer);
+  ~GradientReduction() { finish_before_freeing(*stream_); }
+  GradientReduction(const GradientReduction&) = delete;
+  GradientReduction& operator=(const GradientReduction&) = delete;
 
   // Before a step's first action.
   void begin_step() { started_.clear(); }
@@ -35,7 +38,7 @@ class GradientReduction {
 
  private:
   SumOverReplicas sum_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Stream> stream_;
   std::unique_ptr<Event> final_, summed_;
   std::vector<Tensor> started_;
 

@@ -32,7 +32,7 @@ void GradientStorage::make_reduction(bool opens_units) {
     owner_sums_ = std::make_shared<OwnerSums>(setup_.device, setup_.replicas, std::move(units));
     sum = [owners = owner_sums_](Stream& stream, const Tensor& grads) { owners->sum(stream, grads); };
   }
-  reduction_ = std::make_unique<GradientReduction>(setup_.device, std::move(sum), "sums over replicas");
+  reduction_ = std::make_unique<GradientReduction>(setup_.device, std::move(sum), setup_.transfer);
 }
 
 Tensor GradientStorage::part(const Region& region) const { return span(arena_, region.begin, region.size()); }

@@ -28,8 +28,9 @@ class GradientStorage {
     const ParameterLayout& layout;  // of the group
     const StatePlaces& places;
     Device& device;
-    Ops& ops;                         // of the rank
-    std::shared_ptr<Group> replicas;  // null: one replica
+    Ops& ops;                          // of the rank
+    std::shared_ptr<Group> replicas;   // null: one replica
+    std::shared_ptr<Stream> transfer;  // between replicas
     DType type = DType::f32;
     std::string rank;  // for errors
   };

@@ -48,8 +48,14 @@ void ParameterStorage::make_optimizer_storage(Ops& ops) {
 }
 
 void ParameterStorage::make_gradients(Ops& ops) {
-  const GradientStorage::Setup setup{
-      setup_.layout, places_, *setup_.device, ops, setup_.replicas, setup_.places.precision.grad, to_string(setup_.rank)};
+  const GradientStorage::Setup setup{.layout = setup_.layout,
+                                     .places = places_,
+                                     .device = *setup_.device,
+                                     .ops = ops,
+                                     .replicas = setup_.replicas,
+                                     .transfer = setup_.transfer,
+                                     .type = setup_.places.precision.grad,
+                                     .rank = to_string(setup_.rank)};
   if (setup_.places.offload.gradients) {
     gradients_ = std::make_unique<OffloadedGradientStorage>(setup, *offload_streams_, setup_.places.offload);
   } else {

@@ -143,9 +143,9 @@ class CudaOps final : public Ops {
   void compute(const WeighRowsBackwardArgs& args) { experts_.weigh_rows_backward(args); }
   void compute(const GroupedMatmulArgs& args) { experts_.grouped_matmul(args); }
   void compute(const GroupedWeightGradArgs& args) { experts_.grouped_weight_grad(args); }
-  void compute(const SendTokensArgs&) { refuse_divided_experts(); }
-  void compute(const SortReceivedArgs&) { refuse_divided_experts(); }
-  void compute(const ExchangeRowsArgs&) { refuse_divided_experts(); }
+  void compute(const SendTokensArgs& args) { experts_.send_tokens(args); }
+  void compute(const SortReceivedArgs& args) { experts_.sort_received(args); }
+  void compute(const ExchangeRowsArgs& args) { experts_.exchange_rows(args); }
   void compute(const SigmoidArgs& args) { enqueue("sigmoid", cuda::sigmoid, args); }
   void compute(const SigmoidBackwardArgs& args) { enqueue("sigmoid_backward", cuda::sigmoid_backward, args); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
@@ -248,10 +248,6 @@ class CudaOps final : public Ops {
   }
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
-
-  [[noreturn]] static void refuse_divided_experts() {
-    throw Error(ErrorKind::unavailable, "experts that GPUs divide are not built yet; use the CPU");
-  }
 
   CudaStream& stream_;
   cuda::OpsStream ops_;

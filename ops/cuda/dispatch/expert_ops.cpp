@@ -1,6 +1,5 @@
 #include "ops/cuda/dispatch/expert_ops.hpp"
 
-#include "core/error.hpp"
 #include "ops/cuda/experts/experts.hpp"
 #include "ops/cuda/hopper/grouped_products.hpp"
 
@@ -15,9 +14,7 @@ ExpertOps::ExpertOps(OpsStream& ops, ParallelMatmul& matmul, const HopperGpu& gp
 }
 
 void ExpertOps::route(const RouteArgs& args) {
-  if (args.bias.shape.rank() > 0 || args.capacity.tokens > 0)
-    throw Error(ErrorKind::unavailable, "biases and capacities of experts are not built for GPUs yet; use the CPU");
-  void* const memory = ops_.scratch(route_scratch(args.routing));
+  void* const memory = ops_.scratch(route_scratch(args));
   ops_.enqueue("route", [&](cudaStream_t stream) { cuda::route(stream, args, memory); });
 }
 
@@ -69,5 +66,17 @@ void ExpertOps::grouped_weight_grad(const GroupedWeightGradArgs& args) {
     cuda::grouped_weight_grad(stream, args);
   });
 }
+
+void ExpertOps::send_tokens(const SendTokensArgs& args) {
+  void* const memory = ops_.scratch(send_tokens_scratch(args));
+  ops_.enqueue("send_tokens", [&](cudaStream_t stream) { cuda::send_tokens(stream, args, memory); });
+}
+
+void ExpertOps::sort_received(const SortReceivedArgs& args) {
+  void* const memory = ops_.scratch(sort_received_scratch(args));
+  ops_.enqueue("sort_received", [&](cudaStream_t stream) { cuda::sort_received(stream, args, memory); });
+}
+
+void ExpertOps::exchange_rows(const ExchangeRowsArgs& args) { args.group->all_to_all(ops_.stream(), args.exchange); }
 
 }  // namespace pipetrain::cuda

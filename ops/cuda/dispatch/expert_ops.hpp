@@ -22,6 +22,9 @@ class ExpertOps {
   void weigh_rows_backward(const WeighRowsBackwardArgs& args);
   void grouped_matmul(const GroupedMatmulArgs& args);
   void grouped_weight_grad(const GroupedWeightGradArgs& args);
+  void send_tokens(const SendTokensArgs& args);
+  void sort_received(const SortReceivedArgs& args);
+  void exchange_rows(const ExchangeRowsArgs& args);
 
  private:
   OpsStream& ops_;

@@ -1,6 +1,7 @@
 // The rows of tokens that experts compute, one for each token and chosen expert.
 #include "ops/cuda/experts/experts.hpp"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/used_rows.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {
@@ -20,8 +21,9 @@ __device__ PackPlace place_of(int n, unsigned row_packs, unsigned packs) {
 }
 
 template <class T, int W>
-__global__ void gather_kernel(const T* x, const int* tokens, T* rows, unsigned row_packs, unsigned packs) {
+__global__ void gather_kernel(const T* x, const int* tokens, T* rows, const int* used, unsigned row_packs, unsigned packs) {
   wait_for_previous();
+  packs = used_packs(used, row_packs, packs);
   Pack<T, W> in[unroll];
 #pragma unroll
   for (int n = 0; n < unroll; ++n) {
@@ -36,8 +38,9 @@ __global__ void gather_kernel(const T* x, const int* tokens, T* rows, unsigned r
 }
 
 template <class T, int W>
-__global__ void weigh_kernel(const T* x, const float* weights, T* y, unsigned row_packs, unsigned packs) {
+__global__ void weigh_kernel(const T* x, const float* weights, T* y, const int* used, unsigned row_packs, unsigned packs) {
   wait_for_previous();
+  packs = used_packs(used, row_packs, packs);
   Pack<T, W> in[unroll];
 #pragma unroll
   for (int n = 0; n < unroll; ++n) {
@@ -74,6 +77,7 @@ __global__ void sum_rows_kernel(RowSumsView view, const T* rows, const T* residu
   Real<T> sum[W] = {};
 #pragma unroll 8
   for (int c = 0; c < view.chosen; ++c) {
+    if (places[c] < 0) continue;
     const auto in = load<W>(rows, static_cast<std::int64_t>(places[c]) * view.row_packs + at);
 #pragma unroll
     for (int i = 0; i < W; ++i) sum[i] += in[i];
@@ -92,9 +96,10 @@ __global__ void sum_rows_kernel(RowSumsView view, const T* rows, const T* residu
 
 // One warp a row.
 template <class T, int W>
-__global__ void __launch_bounds__(threads)
-    weigh_backward_kernel(const T* dy, const T* x, const float* weights, T* dx, float* dweights, int rows, int row_packs) {
+__global__ void __launch_bounds__(threads) weigh_backward_kernel(const T* dy, const T* x, const float* weights, T* dx,
+                                                                 float* dweights, const int* used, int rows, int row_packs) {
   wait_for_previous();
+  if (used != nullptr) rows = *used;
   const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(blockIdx.x * (threads / 32) + threadIdx.x / 32);
   if (row >= rows) return;
   const Real<T> weight = weights[row];
@@ -136,7 +141,8 @@ void gather_rows(cudaStream_t stream, const GatherRowsArgs& args) {
              [&](auto t, auto w, unsigned row_packs, unsigned packs) {
                using T = typename decltype(t)::type;
                launch(stream, gather_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
-                      data_of<T>(args.x), data_of<int>(args.tokens), data_of<T>(args.rows), row_packs, packs);
+                      data_of<T>(args.x), data_of<int>(args.tokens), data_of<T>(args.rows), used_or_null(args.used), row_packs,
+                      packs);
              });
 }
 
@@ -145,7 +151,8 @@ void weigh_rows(cudaStream_t stream, const WeighRowsArgs& args) {
              [&](auto t, auto w, unsigned row_packs, unsigned packs) {
                using T = typename decltype(t)::type;
                launch(stream, weigh_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
-                      data_of<T>(args.x), data_of<float>(args.weights), data_of<T>(args.y), row_packs, packs);
+                      data_of<T>(args.x), data_of<float>(args.weights), data_of<T>(args.y), used_or_null(args.used), row_packs,
+                      packs);
              });
 }
 
@@ -172,7 +179,8 @@ void weigh_rows_backward(cudaStream_t stream, const WeighRowsBackwardArgs& args)
     using T = typename decltype(t)::type;
     launch(stream, weigh_backward_kernel<T, decltype(w)::value>, blocks_for(args.dx.rows(), threads / 32), threads, 0,
            data_of<T>(args.dy), data_of<T>(args.x), data_of<float>(args.weights), data_of<T>(args.dx),
-           data_of<float>(args.dweights), static_cast<int>(args.dx.rows()), static_cast<int>(row_packs));
+           data_of<float>(args.dweights), used_or_null(args.used), static_cast<int>(args.dx.rows()),
+           static_cast<int>(row_packs));
   });
 }
 

@@ -14,7 +14,7 @@
 namespace pipetrain::cuda {
 
 // route.cu. Throws Error(unavailable) for more than 1,024 experts.
-std::size_t route_scratch(const Routing& routing);  // bytes
+std::size_t route_scratch(const RouteArgs& args);  // bytes
 void route(cudaStream_t stream, const RouteArgs& args, void* scratch);
 void count_experts(cudaStream_t stream, const CountExpertsArgs& args);
 
@@ -35,6 +35,12 @@ struct RowSums {
 void sum_rows(cudaStream_t stream, const RowSums& sums);
 void weigh_rows(cudaStream_t stream, const WeighRowsArgs& args);
 void weigh_rows_backward(cudaStream_t stream, const WeighRowsBackwardArgs& args);  // dweights: of this rank's columns
+
+// send_tokens.cu and sort_received.cu. sort_received throws Error(unavailable) for more than 1,024 experts of one rank.
+std::size_t send_tokens_scratch(const SendTokensArgs& args);  // bytes
+void send_tokens(cudaStream_t stream, const SendTokensArgs& args, void* scratch);
+std::size_t sort_received_scratch(const SortReceivedArgs& args);  // bytes
+void sort_received(cudaStream_t stream, const SortReceivedArgs& args, void* scratch);
 
 // sigmoid.cu
 void sigmoid(cudaStream_t stream, const SigmoidArgs& args);

@@ -1,20 +1,23 @@
-// The router's choice of experts and the order of the rows, in two launches. Each block has 32 tokens, and for every expert a
-// word whose bits are the tokens of the block that have chosen it: a row's place is the number of bits before its own.
+// The router's choice of experts and the order of the rows, in two launches; one more drops what exceeds a capacity.
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "ops/cuda/experts/experts.hpp"
+#include "ops/cuda/experts/row_order.cuh"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {
 namespace {
 
-constexpr int block_tokens = 32;
-constexpr int most_experts = 1024;  // so that each lane marks its choices in one word
-constexpr int threads = 1024;
+constexpr int threads = order_threads;
 
 struct RouterView {
   const float* logits;
+  const float* bias;  // [E], or null
   int tokens, experts, chosen;
+  // The blocks of 32 tokens are counted within each range of so many tokens: all of them, or a sequence that has a capacity.
+  int range;
   bool normalised;
   float *probabilities, *log_sum_exp, *weights;
   int *of_token, *places, *row_tokens, *offsets;
@@ -36,17 +39,31 @@ __device__ void softmax_of_token(const RouterView& view, int token, int lane) {
   if (lane == 0) view.log_sum_exp[token] = static_cast<float>(largest + log(sum));
 }
 
-// Returns the lane's marks of the experts with the largest logits: bit i is expert 32 i + lane. Logits that are not numbers
-// count as the smallest.
+// The tokens of one block: [first, first + count).
+struct BlockTokens {
+  int first, count;
+
+  __device__ explicit BlockTokens(const RouterView& view) {
+    const int per_range = (view.range + block_tokens - 1) / block_tokens, block = static_cast<int>(blockIdx.x);
+    const int begin = block % per_range * block_tokens;
+    first = block / per_range * view.range + begin;
+    count = min(block_tokens, view.range - begin);
+  }
+};
+
+// Returns the lane's marks of the experts with the largest logits, or sums of probability and bias: bit i is expert 32 i +
+// lane. Numbers that are none count as the smallest. The lane has written the probabilities of its experts itself.
 __device__ unsigned choose_for_token(const RouterView& view, int token, int lane) {
   const float* const logits = view.logits + static_cast<std::int64_t>(token) * view.experts;
+  const float* const probabilities = view.probabilities + static_cast<std::int64_t>(token) * view.experts;
+  const auto score_of = [&](int e) { return view.bias == nullptr ? logits[e] : probabilities[e] + view.bias[e]; };
   unsigned marks = 0;
   for (int c = 0; c < view.chosen; ++c) {
     float best = -INFINITY;
     int expert = -1;
     for (int e = lane, i = 0; e < view.experts; e += 32, ++i) {
-      const float logit = logits[e] > -INFINITY ? logits[e] : -INFINITY;
-      if ((marks >> i & 1U) == 0 && (expert < 0 || logit > best)) best = logit, expert = e;
+      const float score = score_of(e) > -INFINITY ? score_of(e) : -INFINITY;
+      if ((marks >> i & 1U) == 0 && (expert < 0 || score > best)) best = score, expert = e;
     }
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {
@@ -65,9 +82,10 @@ __global__ void __launch_bounds__(threads) choose_kernel(RouterView view) {
   wait_for_previous();
   for (int e = static_cast<int>(threadIdx.x); e < view.experts; e += threads) words[e] = 0;
   __syncthreads();
-  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(threadIdx.x) / 32,
-            token = static_cast<int>(blockIdx.x) * block_tokens + own;
-  if (token < view.tokens) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(threadIdx.x) / 32;
+  const BlockTokens tokens(view);
+  if (own < tokens.count) {
+    const int token = tokens.first + own;
     softmax_of_token(view, token, lane);
     const unsigned marks = choose_for_token(view, token, lane);
     int* to = view.of_token + static_cast<std::int64_t>(token) * view.chosen;
@@ -86,21 +104,21 @@ __global__ void __launch_bounds__(threads) choose_kernel(RouterView view) {
     view.words[static_cast<std::int64_t>(blockIdx.x) * view.experts + e] = words[e];
 }
 
-// Turns totals into the sums of those before each, the last entry into the sum of all. For one warp.
-__device__ void add_up(int* totals, int count, int lane) {
-  int so_far = 0;
-  for (int first = 0; first < count; first += 32) {
-    const int own = first + lane < count ? totals[first + lane] : 0;
-    int sum = own;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(~0U, sum, step);
-      if (lane >= step) sum += other;
+// One block a range. Clears the bits of an expert's tokens beyond the capacity, so that these choices get no row.
+__global__ void __launch_bounds__(threads) drop_kernel(RouterView view, int capacity) {
+  wait_for_previous();
+  const int blocks = (view.range + block_tokens - 1) / block_tokens;
+  unsigned* const words = view.words + static_cast<std::int64_t>(blockIdx.x) * blocks * view.experts;
+  for (int e = static_cast<int>(threadIdx.x); e < view.experts; e += threads) {
+    int free = capacity;
+    for (int block = 0; block < blocks; ++block) {
+      unsigned& at = words[static_cast<std::int64_t>(block) * view.experts + e];
+      unsigned word = at;
+      while (__popc(word) > free) word &= ~(1U << (31 - __clz(static_cast<int>(word))));
+      free -= __popc(word);
+      at = word;
     }
-    if (first + lane < count) totals[first + lane] = so_far + sum - own;
-    so_far += __shfl_sync(~0U, sum, 31);
   }
-  if (lane == 0) totals[count] = so_far;
 }
 
 __device__ float weight_of(const RouterView& view, int token, int expert) {
@@ -113,31 +131,22 @@ __device__ float weight_of(const RouterView& view, int token, int expert) {
 
 __global__ void __launch_bounds__(threads) place_kernel(RouterView view) {
   extern __shared__ int shared[];
-  int *const offsets = shared, *const before = shared + view.experts + 1;  // [E + 1] and [E]: the rows of earlier blocks
   wait_for_previous();
-  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x), experts = view.experts;
-  for (int e = thread; e < experts; e += threads) offsets[e] = before[e] = 0;
-  __syncthreads();
-  const int groups = threads / experts, expert = thread % experts;
-  int all = 0, earlier = 0;
-  for (int other = thread / experts; other < static_cast<int>(gridDim.x) && thread < groups * experts; other += groups) {
-    const int rows = __popc(view.words[static_cast<std::int64_t>(other) * experts + expert]);
-    all += rows;
-    if (other < block) earlier += rows;
-  }
-  if (all > 0) atomicAdd(offsets + expert, all);
-  if (earlier > 0) atomicAdd(before + expert, earlier);
-  __syncthreads();
-  if (thread < 32) add_up(offsets, experts, thread);
-  __syncthreads();
+  const RowOrder order = find_row_order(view.words, view.experts, shared);
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
   if (block == 0)
-    for (int e = thread; e <= experts; e += threads) view.offsets[e] = offsets[e];
-  const unsigned* const words = view.words + static_cast<std::int64_t>(block) * experts;
-  for (int choice = thread; choice < block_tokens * view.chosen; choice += threads) {
-    const int own = choice / view.chosen, token = block * block_tokens + own;
-    if (token >= view.tokens) break;
-    const std::int64_t at = static_cast<std::int64_t>(block) * block_tokens * view.chosen + choice;
-    const int e = view.of_token[at], row = offsets[e] + before[e] + __popc(words[e] & ((1U << own) - 1));
+    for (int e = thread; e <= view.experts; e += threads) view.offsets[e] = order.offsets[e];
+  const unsigned* const words = view.words + static_cast<std::int64_t>(block) * view.experts;
+  const BlockTokens tokens(view);
+  for (int choice = thread; choice < tokens.count * view.chosen; choice += threads) {
+    const int own = choice / view.chosen, token = tokens.first + own;
+    const std::int64_t at = static_cast<std::int64_t>(tokens.first) * view.chosen + choice;
+    const int e = view.of_token[at];
+    if ((words[e] >> own & 1U) == 0) {
+      view.places[at] = -1;
+      continue;
+    }
+    const int row = order.row_of(e, words[e], own);
     view.places[at] = row;
     view.row_tokens[row] = token;
     view.weights[row] = weight_of(view, token, e);
@@ -158,11 +167,16 @@ __global__ void count_kernel(const int* of_token, int* counts, int experts, std:
     if (own[e] > 0) atomicAdd(counts + static_cast<std::int64_t>(blockIdx.y) * experts + e, own[e]);
 }
 
+std::int64_t ranges_of(const RouteArgs& args) { return args.capacity.tokens > 0 ? args.capacity.batch : 1; }
+
+std::int64_t blocks_of(const RouteArgs& args) {
+  return ranges_of(args) * ceil_div<std::int64_t>(args.logits.rows() / ranges_of(args), block_tokens);
+}
+
 }  // namespace
 
-std::size_t route_scratch(const Routing& routing) {
-  const std::int64_t blocks = ceil_div<std::int64_t>(routing.experts.rows(), block_tokens);
-  return static_cast<std::size_t>(blocks * routing.probabilities.cols()) * sizeof(unsigned);
+std::size_t route_scratch(const RouteArgs& args) {
+  return static_cast<std::size_t>(blocks_of(args) * args.logits.cols()) * sizeof(unsigned);
 }
 
 void route(cudaStream_t stream, const RouteArgs& args, void* scratch) {
@@ -176,9 +190,11 @@ void route(cudaStream_t stream, const RouteArgs& args, void* scratch) {
     return;
   }
   const RouterView view{.logits = data_of<float>(args.logits),
+                        .bias = args.bias.shape.rank() == 0 ? nullptr : data_of<float>(args.bias),
                         .tokens = static_cast<int>(tokens),
                         .experts = static_cast<int>(experts),
                         .chosen = static_cast<int>(routing.experts.cols()),
+                        .range = static_cast<int>(tokens / ranges_of(args)),
                         .normalised = args.normalised,
                         .probabilities = data_of<float>(routing.probabilities),
                         .log_sum_exp = data_of<float>(routing.log_sum_exp),
@@ -188,10 +204,14 @@ void route(cudaStream_t stream, const RouteArgs& args, void* scratch) {
                         .row_tokens = data_of<int>(routing.tokens),
                         .offsets = data_of<int>(routing.offsets),
                         .words = static_cast<unsigned*>(scratch)};
-  const unsigned blocks = blocks_for(tokens, block_tokens);
-  const auto columns = static_cast<std::size_t>(experts) * sizeof(int);
-  launch(stream, choose_kernel, blocks, threads, columns, view);
-  launch(stream, place_kernel, blocks, threads, 2 * columns + sizeof(int), view);
+  const auto blocks = static_cast<unsigned>(blocks_of(args));
+  launch(stream, choose_kernel, blocks, threads, static_cast<std::size_t>(experts) * sizeof(int), view);
+  if (args.capacity.tokens > 0) {
+    // No expert gets more rows of a sequence than it has tokens.
+    const auto capacity = static_cast<int>(std::min<std::int64_t>(args.capacity.tokens, view.range));
+    launch(stream, drop_kernel, static_cast<unsigned>(ranges_of(args)), threads, 0, view, capacity);
+  }
+  launch(stream, place_kernel, blocks, threads, row_order_bytes(experts), view);
 }
 
 void count_experts(cudaStream_t stream, const CountExpertsArgs& args) {

@@ -18,7 +18,7 @@ struct RouterGradientView {
   float balance_scale, z_scale;
   float* dlogits;
   double* partial;     // [blocks, 2]: each block's sums of both losses, or null
-  double* statistics;  // [E + 2], or null
+  double* statistics;  // [E + 3], or null
 };
 
 // A sequence's factors of the losses: the balancing loss's slope of an expert is `slope` times its count.
@@ -38,13 +38,14 @@ __device__ SequenceFactors factors_of(const RouterGradientView& view, const int*
 __device__ void add_weights(const RouterGradientView& view, int token, const float* probabilities, double* grads, int lane) {
   const int* const experts = view.of_token + static_cast<std::int64_t>(token) * view.chosen;
   const int* const places = view.places + static_cast<std::int64_t>(token) * view.chosen;
+  const auto dweight = [&](int c) { return places[c] < 0 ? 0.0F : view.dweights[places[c]]; };
   double sum = 1, mean = 0;
   if (view.normalised) {
     sum = 0;
     for (int c = 0; c < view.chosen; ++c) sum += probabilities[experts[c]];
-    for (int c = 0; c < view.chosen; ++c) mean += view.dweights[places[c]] * (probabilities[experts[c]] / sum);
+    for (int c = 0; c < view.chosen; ++c) mean += dweight(c) * (probabilities[experts[c]] / sum);
   }
-  for (int c = lane; c < view.chosen; c += 32) grads[experts[c]] += (view.dweights[places[c]] - mean) / sum;
+  for (int c = lane; c < view.chosen; c += 32) grads[experts[c]] += (dweight(c) - mean) / sum;
 }
 
 // Writes a token's gradient. Returns its shares of both losses.
@@ -97,12 +98,27 @@ __global__ void __launch_bounds__(32 * warps) route_backward_kernel(RouterGradie
 
 constexpr int statistics_threads = 256;
 
+// Adds the number of choices of each expert, and of those that were dropped. counts: [E] in shared memory.
+__device__ void add_choices(const RouterGradientView& view, int* counts) {
+  const int thread = static_cast<int>(threadIdx.x), choices = view.tokens * view.chosen, kept = view.offsets[view.experts];
+  for (int e = thread; e < view.experts; e += statistics_threads)
+    counts[e] = kept == choices ? view.offsets[e + 1] - view.offsets[e] : 0;
+  __syncthreads();
+  if (kept < choices) {
+    for (int choice = thread; choice < choices; choice += statistics_threads) atomicAdd(counts + view.of_token[choice], 1);
+    __syncthreads();
+  }
+  for (int e = thread; e < view.experts; e += statistics_threads) view.statistics[e] += counts[e];
+  if (thread == 0) view.statistics[view.experts + 2] += choices - kept;
+}
+
 // One block. Each thread adds every 256th pair, and the first warp then adds the threads' sums.
 __global__ void __launch_bounds__(statistics_threads) statistics_kernel(RouterGradientView view, int blocks) {
+  extern __shared__ int counts[];  // [E]
   __shared__ double sums[2][statistics_threads];
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x);
-  for (int e = thread; e < view.experts; e += statistics_threads) view.statistics[e] += view.offsets[e + 1] - view.offsets[e];
+  add_choices(view, counts);
   if (view.counts == nullptr) return;
   double balance = 0, z = 0;
   for (int block = thread; block < blocks; block += statistics_threads)
@@ -157,7 +173,9 @@ void route_backward(cudaStream_t stream, const RouteBackwardArgs& args, void* sc
   const unsigned blocks = blocks_for(tokens, warps);
   launch(stream, route_backward_kernel, blocks, 32 * warps,
          static_cast<std::size_t>(warps * args.dlogits.cols()) * sizeof(double), view);
-  if (reports) launch(stream, statistics_kernel, 1, statistics_threads, 0, view, static_cast<int>(blocks));
+  if (reports)
+    launch(stream, statistics_kernel, 1, statistics_threads, static_cast<std::size_t>(args.dlogits.cols()) * sizeof(int), view,
+           static_cast<int>(blocks));
 }
 
 }  // namespace pipetrain::cuda

@@ -109,11 +109,8 @@ std::vector<RefusedCommand> expert_commands() {
   return {
       {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
       {expert_parallel, expert_adapters, {train, "--model qwen3-30b-a3b --seq-len 8 --dp 2 --ep 2 --lora-rank 2"}},
       {expert_adapters, adapter_dropout, {train, "--model qwen3-30b-a3b --seq-len 8 --lora-rank 2 --lora-dropout 0.1"}},
-      {expert_capacity, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5"}},
-      {expert_biases, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
       {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
       {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},

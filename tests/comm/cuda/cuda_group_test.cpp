@@ -46,6 +46,19 @@ class Ranks {
     return tensor;
   }
 
+  Tensor make_numbers(int rank, const std::vector<std::int32_t>& numbers) {
+    const Tensor tensor = make(rank, {static_cast<std::int64_t>(numbers.size())}, DType::i32);
+    stream(rank).copy(tensor.data, numbers.data(), tensor.bytes());
+    stream(rank).synchronize();
+    return tensor;
+  }
+  std::vector<std::int32_t> get_numbers(int rank, const Tensor& tensor) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(tensor.elements()));
+    stream(rank).copy(numbers.data(), tensor.data, tensor.bytes());
+    stream(rank).synchronize();
+    return numbers;
+  }
+
   std::vector<float> get(int rank, const Tensor& tensor) {
     std::vector<char> raw(tensor.bytes());
     stream(rank).copy(raw.data(), tensor.data, raw.size());
@@ -197,6 +210,77 @@ TEST_CASE("GPU collectives agree with sums over the ranks", "[gpu]") {
     std::mt19937 random(static_cast<unsigned>(size));
     Ranks ranks(size);
     for (const Case& c : cases) check_collectives(ranks, size, c, random);
+  }
+}
+
+// Draws the number of rows that each rank has for each other one, some of them 0.
+std::vector<std::vector<std::int32_t>> random_offsets(int size, std::mt19937& random) {
+  std::vector<std::vector<std::int32_t>> offsets;
+  for (int rank = 0; rank < size; ++rank) {
+    std::vector<std::int32_t>& own = offsets.emplace_back(1, 0);
+    for (int to = 0; to < size; ++to) own.push_back(own.back() + static_cast<std::int32_t>(random() % 3 * (random() % 300)));
+  }
+  return offsets;
+}
+
+// The rows of two tensors that ranks exchange: of `cols` columns, and of one more, the latter from the last to the first.
+void check_exchange(Ranks& ranks, std::int64_t cols, DType dtype, std::mt19937& random) {
+  const int size = ranks.size();
+  INFO(size << " ranks, rows of " << cols << " " << to_string(dtype));
+  const std::int64_t most = 600, all = most * size;
+  const auto offsets = random_offsets(size, random);
+  std::vector<RowExchange> exchanges;
+  std::vector<std::vector<std::vector<float>>> sent;  // by rank and tensor
+  for (int rank = 0; rank < size; ++rank) {
+    RowExchange& own = exchanges.emplace_back();
+    own.offsets = ranks.make_numbers(rank, offsets[static_cast<std::size_t>(rank)]);
+    own.received = ranks.make_numbers(rank, std::vector<std::int32_t>(static_cast<std::size_t>(size) + 1, -1));
+    own.most = most;
+    sent.emplace_back();
+    std::vector<std::int32_t> backwards(static_cast<std::size_t>(all));
+    for (std::size_t row = 0; row < backwards.size(); ++row)
+      backwards[row] = static_cast<std::int32_t>(all) - 1 - static_cast<std::int32_t>(row);
+    for (const std::int64_t columns : {cols, cols + 1}) {
+      sent.back().push_back(random_eighths(all * columns, random));
+      own.rows.push_back(
+          {ranks.make(rank, {all, columns}, dtype, sent.back().back()), ranks.make(rank, {all, columns}, dtype)});
+    }
+    own.rows.back().order = ranks.make_numbers(rank, backwards);
+  }
+  ranks.run([&](int rank) {
+    for (int round = 0; round < 3; ++round)
+      ranks.group(rank).all_to_all(ranks.stream(rank), exchanges[static_cast<std::size_t>(rank)]);
+  });
+  for (std::size_t rank = 0; rank < exchanges.size(); ++rank) {
+    std::vector<std::int32_t> received{0};
+    std::vector<std::vector<float>> expected(2);
+    for (std::size_t peer = 0; peer < exchanges.size(); ++peer) {
+      const std::int32_t begin = offsets[peer][rank], end = offsets[peer][rank + 1];
+      received.push_back(received.back() + end - begin);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const auto columns = static_cast<std::ptrdiff_t>(cols) + static_cast<std::ptrdiff_t>(i);
+        for (std::int64_t row = begin; row < end; ++row) {
+          const auto first = sent[peer][i].begin() + (i == 0 ? row : all - 1 - row) * columns;
+          expected[i].insert(expected[i].end(), first, first + columns);
+        }
+      }
+    }
+    CHECK(ranks.get_numbers(static_cast<int>(rank), exchanges[rank].received) == received);
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<float> found = ranks.get(static_cast<int>(rank), exchanges[rank].rows[i].target);
+      found.resize(expected[i].size());
+      CHECK((found == expected[i]));
+    }
+  }
+}
+
+TEST_CASE("GPUs exchange rows whose numbers only they know", "[gpu]") {
+  if (!have_gpu()) return;
+  for (const int size : {1, 2, 4}) {
+    std::mt19937 random(static_cast<unsigned>(size));
+    Ranks ranks(size);
+    for (const auto& [cols, dtype] : {std::pair{7, DType::bf16}, {1, DType::bf16}, {3, DType::f32}, {63, DType::f32}})
+      check_exchange(ranks, cols, dtype, random);
   }
 }
 

@@ -59,6 +59,9 @@ class GroupRank {
     for (std::size_t number = 0; number < pieces.size(); ++number) {
       // The last two hold size times the rank's rows, which may exceed the whole by as many rows.
       bytes += 8 * piece_bytes(pieces[number]) + 2 * piece_bytes({size, pieces[number].cols, pieces[number].dtype});
+      bytes += 2 * align_up((static_cast<std::size_t>(size) + 1) * sizeof(std::int32_t));
+      bytes += align_up(static_cast<std::size_t>(pieces[number].rows) * sizeof(std::int32_t));
+      add_exchange(device, number);
       const std::vector<char> input = input_of(pieces[number], rank, number);
       inputs_.push_back(device.allocate_host(input.size(), "a test's input"));
       std::memcpy(inputs_.back().data(), input.data(), input.size());
@@ -101,6 +104,16 @@ class GroupRank {
         group.shift(*stream_, uneven, maxima);  // at once: nobody may still be reading it
       }
       results_.insert(results_.end(), {sums, maxima, shard, gathered, uneven, passed});
+      const Tensor offsets = place(shards_, shard_at, {size_ + 1}, DType::i32),
+                   received = place(shards_, shard_at, {size_ + 1}, DType::i32),
+                   order = place(shards_, shard_at, {piece.rows}, DType::i32),
+                   rows = place(shards_, shard_at, {piece.rows + size_, piece.cols}, piece.dtype);
+      stream_->copy(offsets.data, offsets_[number].data(), offsets.bytes());
+      stream_->copy(order.data, orders_[number].data(), order.bytes());
+      stream_->zero(rows);
+      for (int round = 0; round < rounds; ++round)
+        group.all_to_all(*stream_, {{{sums, rows, order}}, offsets, received, piece.rows / size_ + 1});
+      results_.insert(results_.end(), {received, rows});
       if (PiecewiseTransfer* transfer = group.in_pieces()) {
         const Tensor collected = place(memory_, at, whole, piece.dtype), made = place(memory_, at, whole, piece.dtype),
                      received = place(memory_, at, {size_, part[0], piece.cols}, piece.dtype);
@@ -126,6 +139,20 @@ class GroupRank {
   int rank_, size_;
   std::unique_ptr<Stream> stream_;
   Buffer memory_, shards_;
+  // Each rank has fewer rows for some ranks than for others, and sends them from the last to the first.
+  void add_exchange(Device& device, std::size_t number) {
+    const std::int64_t rows = pieces[number].rows;
+    const auto allocate = [&](std::int64_t count) {
+      return device.allocate_host(static_cast<std::size_t>(count) * sizeof(std::int32_t), "a test's exchange of rows");
+    };
+    offsets_.push_back(allocate(size_ + 1));
+    orders_.push_back(allocate(rows));
+    const RowSplit sent(rows / (1 + rank_ % 2), size_);
+    for (int to = 0; to <= size_; ++to)
+      static_cast<std::int32_t*>(offsets_.back().data())[to] = static_cast<std::int32_t>(sent.begin(to));
+    for (std::int64_t row = 0; row < rows; ++row)
+      static_cast<std::int32_t*>(orders_.back().data())[row] = static_cast<std::int32_t>(rows - 1 - row);
+  }
   // Gathers the shard, and exchanges the rows of the input.
   void move(PiecewiseTransfer& transfer, std::size_t number, const Tensor& shard, const Tensor& collected, const Tensor& made,
             const Tensor& received) {
@@ -151,8 +178,9 @@ class GroupRank {
     stream_->zero(made);  // at once: nobody may still be reading it
   }
 
-  std::vector<Buffer> inputs_;           // in locked memory: other copies would block the host, and with it other ranks
-  std::vector<Tensor> results_, moved_;  // of collectives; of transfers in pieces, which some groups lack
+  std::vector<Buffer> offsets_, orders_;  // of exchanged rows
+  std::vector<Buffer> inputs_;            // in locked memory: other copies would block the host, and with it other ranks
+  std::vector<Tensor> results_, moved_;   // of collectives; of transfers in pieces, which some groups lack
 };
 
 // Returns the results of every rank of a group in one process, on one GPU.

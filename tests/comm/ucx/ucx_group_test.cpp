@@ -114,7 +114,10 @@ class Rank {
     }
     received_.resize(offsets_.size());
     const std::int64_t numbers = group.size() + 1;
-    group.all_to_all(*stream_, {.rows = {{full_, exchanged_}, {passed_, exchanged_too_}},
+    order_.resize(static_cast<std::size_t>(full_.rows()));
+    for (std::size_t row = 0; row < order_.size(); ++row) order_[row] = static_cast<std::int32_t>(order_.size() - 1 - row);
+    const Tensor order{order_.data(), {full_.rows()}, DType::i32};
+    group.all_to_all(*stream_, {.rows = {{full_, exchanged_}, {passed_, exchanged_too_, order}},
                                 .offsets = {offsets_.data(), {numbers}, DType::i32},
                                 .received = {received_.data(), {numbers}, DType::i32}});
   }
@@ -128,7 +131,7 @@ class Rank {
 
   std::vector<Buffer> buffers_;
   Tensor sum_, most_, full_, scattered_, shard_, gathered_, uneven_, passed_, come_, exchanged_, exchanged_too_;
-  std::vector<std::int32_t> offsets_, received_;
+  std::vector<std::int32_t> offsets_, received_, order_;
   std::unique_ptr<Stream> stream_;
 };
 
