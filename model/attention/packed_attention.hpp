@@ -56,7 +56,7 @@ class PackedAttention {
   // Adds the heads' sinks, if there are any, to what attention has written.
   void add_sinks(const BlockContext& context, const Tensor& heads, const Tensor& log_sum_exp) const;
 
-  std::int64_t window_;                       // see window()
+  std::int64_t window_;  // see window()
   AttentionSight sight_;
   float score_scale_;                         // see SegmentShape::scale
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank

@@ -35,10 +35,7 @@ void RoutedBlock::bind(const BoundTensors& tensors) {
   router_.bind(tensors);
   in_ = tensors.at(TensorRole::expert_in_weight);
   out_ = tensors.at(TensorRole::expert_out_weight);
-  if (has_biases_) {
-    in_bias_ = tensors.at(TensorRole::expert_in_bias);
-    out_bias_ = tensors.at(TensorRole::expert_out_bias);
-  }
+  if (biases_) biases_->bind(tensors);
   if (shared_) shared_->bind(tensors);
   if (in_adapter_) in_adapter_->bind(tensors);
   if (out_adapter_) out_adapter_->bind(tensors);
@@ -71,30 +68,6 @@ Tensor RoutedBlock::activated(const BlockContext& context, const RoutedSaved& sa
   return inner;
 }
 
-void RoutedBlock::add_output_biases(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const {
-  if (!has_biases_) return;
-  context.ops.add_expert_bias({.x = outputs,
-                               .bias = out_bias_.weight,
-                               .offsets = rows.offsets,
-                               .weights = rows.weights,
-                               .first_column = first_biased(context)});
-}
-
-Tensor RoutedBlock::output_biases_backward(const BlockContext& context, const Tensor& output_grads,
-                                           const ExpertRows& rows) const {
-  if (!has_biases_) return {};
-  const Tensor dots = context.workspace.allocate({row_count(context)}, DType::f32);
-  const ArenaScope scope(context.workspace);
-  context.ops.expert_bias_backward({.dy = output_grads,
-                                    .bias = out_bias_.weight,
-                                    .offsets = rows.offsets,
-                                    .weights = rows.weights,
-                                    .first_column = first_biased(context),
-                                    .dbias = sums_of(context, out_bias_),
-                                    .dots = dots});
-  return dots;
-}
-
 Tensor RoutedBlock::weighed(const BlockContext& context, const Tensor& inner, const ExpertRows& rows, Arena& memory) const {
   const Tensor weighed = memory.allocate(inner.shape, context.dtype);
   context.ops.weigh_rows({.x = inner, .weights = rows.weights, .y = weighed, .used = rows.used()});
@@ -118,7 +91,7 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
       {.kind = MatmulKind::forward, .in = rows, .w = in_.weight, .offsets = saved.order.offsets, .out = saved.projected});
   if (in_adapter_ && !context.base_alone)
     in_adapter_->forward(context, {rows, saved.order.offsets, saved.projected}, *memory.inputs, saved.in_adapter);
-  if (has_biases_) context.ops.add_expert_bias({.x = saved.projected, .bias = in_bias_.weight, .offsets = saved.order.offsets});
+  if (biases_) biases_->add_to_projected(context, saved.projected, saved.order);
 }
 
 // The weights multiply the inputs of the experts' last matrices rather than their outputs. So the weights' gradient needs no
@@ -137,7 +110,7 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
       {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.order.offsets, .out = outputs});
   if (out_adapter_ && !context.base_alone)
     out_adapter_->forward(context, {weighed_inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
-  add_output_biases(context, outputs, saved.order);
+  if (biases_) biases_->add_to_outputs(context, outputs, saved.order);
   const Tensor own_outputs = brought_back(context, outputs, saved);
   const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved.shared)) : std::nullopt;
   context.ops.sum_rows({.tp = context.tp,
@@ -182,7 +155,7 @@ Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& 
                                    .weights = order.weights,
                                    .dx = inner_grad,
                                    .dweights = dweights,
-                                   .addend = output_biases_backward(context, output_grads, order),
+                                   .addend = biases_ ? biases_->outputs_backward(context, output_grads, order) : Tensor{},
                                    .used = order.used()});
   context.ops.swiglu_backward({.dy = inner_grad,
                                .gate_up = saved.projected,
@@ -190,9 +163,7 @@ Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& 
                                .gate = gate_,
                                .used = order.used(),
                                .clamps = clamps_});
-  if (has_biases_)
-    context.ops.expert_bias_backward(
-        {.dy = saved.projected, .bias = in_bias_.weight, .offsets = order.offsets, .dbias = sums_of(context, in_bias_)});
+  if (biases_) biases_->projected_backward(context, saved.projected, order);
   return dweights;
 }
 

@@ -8,6 +8,7 @@
 #include "model/blocks/kept_memory.hpp"
 #include "model/blocks/norm.hpp"
 #include "model/experts/expert_adapter.hpp"
+#include "model/experts/expert_biases.hpp"
 #include "model/experts/expert_exchange.hpp"
 #include "model/experts/router.hpp"
 #include "model/experts/shared_expert.hpp"
@@ -20,11 +21,11 @@ class RoutedBlock final : public BlockCompute {
       : norm_(config),
         router_(config),
         exchange_(config.experts),
-        has_biases_(config.experts.biases),
         gate_(config.experts.clamp.exists() ? GateKind::clamped : GateKind::silu),
         clamps_{static_cast<float>(config.experts.clamp.alpha), static_cast<float>(config.experts.clamp.limit)},
         in_adapter_(ExpertAdapter::of(config, block, TensorRole::expert_in_weight, tp)),
         out_adapter_(ExpertAdapter::of(config, block, TensorRole::expert_out_weight, tp)) {
+    if (config.experts.biases) biases_.emplace();
     if (config.experts.shared_intermediate > 0) shared_.emplace(config.experts.shared_gate);
   }
 
@@ -59,16 +60,6 @@ class RoutedBlock final : public BlockCompute {
   // Returns the gradient of the rows' weights, [R] f32, in the workspace. The gradient of `projected` is written over it.
   Tensor experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
                           const RoutedSaved& saved) const;
-  // Adds the biases of the last matrices, times the rows' weights. Each tensor-parallel rank has those of some columns, and the
-  // ranks' outputs are added.
-  void add_output_biases(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const;
-  // Adds to the gradients of these biases. Returns the gradient of the rows' weights through them, [R] f32, in the workspace;
-  // without a shape where there are no biases.
-  Tensor output_biases_backward(const BlockContext& context, const Tensor& output_grads, const ExpertRows& rows) const;
-  // Returns the first of the output's columns whose biases this rank has.
-  std::int64_t first_biased(const BlockContext& context) const {
-    return context.tp.rank() * (norm_.hidden() / context.tp.size());
-  }
   std::int64_t inner_cols() const { return out_.weight.cols(); }
   std::int64_t row_count(const BlockContext& context) const {
     return context.ep.part.is_whole() ? router_.rows(context) : exchange_.rows(context);
@@ -78,12 +69,11 @@ class RoutedBlock final : public BlockCompute {
   Router router_;
   ExpertExchange exchange_;
   std::optional<SharedExpert> shared_;
-  bool has_biases_;
   GateKind gate_;
   GateClamps clamps_;
   std::optional<ExpertAdapter> in_adapter_, out_adapter_;
-  BoundTensor in_, out_;            // [E 2I, H] and [E H, I]: the experts' matrices one below the other
-  BoundTensor in_bias_, out_bias_;  // [E 2I], and [E H / ranks]
+  std::optional<ExpertBiases> biases_;
+  BoundTensor in_, out_;  // [E 2I, H] and [E H, I]: the experts' matrices one below the other
 };
 
 }  // namespace pipetrain

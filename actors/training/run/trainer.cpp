@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "actors/training/checkpoint/checkpoint_save.hpp"
-#include "actors/training/copies/copy_request.hpp"
 #include "actors/training/checkpoint/choice_biases.hpp"
+#include "actors/training/copies/copy_request.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/run/evaluator.hpp"
