@@ -64,7 +64,7 @@ LatentAttentionBlock::Latent LatentAttentionBlock::latent(const BlockContext& co
                                                           const BoundTensor& norm, const KeptMemory& memory) const {
   Latent latent{.own = own,
                 .inv_rms = memory.results->allocate({own.rows()}, DType::f32),
-                .all = memory.inputs->allocate({context.tokens(), own.cols()}, context.dtype)};
+                .all = memory.inputs->allocate({context.tokens(), own.shape[1]}, context.dtype)};  // own may have no row
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor normed = latent.all.row_range(first, first + own.rows());
   context.ops.rms_norm({.x = own, .weight = norm.weight, .eps = latent_eps_, .y = normed, .inv_rms = latent.inv_rms});

@@ -5,7 +5,7 @@ namespace {
 
 // Returns the first of the outputs' columns whose biases this rank has.
 std::int64_t first_biased_column(const BlockContext& context, const Tensor& outputs) {
-  return context.tp.rank() * (outputs.cols() / context.tp.size());
+  return context.tp.rank() * (outputs.shape[1] / context.tp.size());
 }
 
 }  // namespace
