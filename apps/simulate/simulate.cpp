@@ -14,6 +14,7 @@
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/output/terminal_width.hpp"
+#include "apps/simulate/failure_report.hpp"
 #include "apps/simulate/simulate_report.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -77,6 +78,7 @@ class Simulation {
           fmt::format("{}: not profiled in this layout; the times are those of the profile's blocks (pp {} x chunks {}, {}) in "
                       "their new places",
                       fmt::join(regrouped_, ", "), options_.profile->pp, options_.profile->chunks, options_.profile->schedule));
+    if (options_.failures) return print_failures(*options_.failures);
     if (options_.json) {
       fmt::print("{}", simulation_json(runs_));
       return;
@@ -330,6 +332,15 @@ class Simulation {
                      [&](std::size_t a, std::size_t b) { return result.makespans[a] < result.makespans[b]; });
     how.seed += *middle;
     return {options_.runs, options_.seed, result.median, result.p95};
+  }
+
+  void print_failures(const FailureOptions& failures) const {
+    schedules::SimulationOptions how;
+    how.order = options_.order;
+    how.room = room();
+    const double predicted = time_of(runs_.front()) + (options_.profile ? options_.profile->outside : 0);
+    const auto months = simulate_months(failures, plan_, costs_of(plan_), how, failures.step.value_or(predicted));
+    fmt::print("{}", options_.json ? months_json(months) : months_table(failures, months));
   }
 
   void print_prediction(const SimulatedSchedule& run) const {

@@ -253,7 +253,7 @@ OptionRows measured_rows() {
       {group, "jitter", "S", "lognormal relative deviation of every action's time", NumberRange::from_to(0, most_jitter), "0"},
       {group, "runs", "N", "simulations with jitter; what is shown is the run of median time", IntegerRange{1, 1'000'000},
        fmt::format("{} with jitter", usual_jittered_runs)},
-      shared_option(group, "seed", {.help = "seed of the jitter and of the solver's search"}),
+      shared_option(group, "seed", {.help = "seed of the jitter, of the solver's search and of failures"}),
       {group, "model", "NAME|DIR|FILE",
        "check that the costs are of this model, and that it has blocks for every virtual stage"},
       shared_option(group, "layers"),
@@ -267,6 +267,7 @@ const OptionRows& simulate_option_table() {
       schedule_rows(),
       step_time_rows(),
       measured_rows(),
+      failure_rows(),
       {{"Output", "json", "", "print an array with one object per schedule instead of tables", OnOff{}, "off"}},
       timeline_options("; with all: of the fastest, as in all files"),
       {{"Output", "plan-out", "FILE", "the plan: .txt in our format, .csv in PyTorch's"}},
@@ -289,6 +290,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
   read_profile_cut(values, options);
   read_simulated_solver(values, options);
   read_times(values, options);
+  options.failures = read_failures(values, options.pp, options.profile.has_value());
   placing_errors(values.places(), [&] { check_model(values, options); });
   read_outputs(values, options);
   refuse_combinations(values, simulated_features(values, options));
@@ -304,6 +306,7 @@ std::string simulate_help() {
          "  pipetrain simulate --pp 8 --microbatches 32 --schedule all --forward 10 --input-grad 11 --weight-grad 8\n"
          "  pipetrain simulate --pp 8 --microbatches 16 --schedule solver --memory-slots 4 --solver-seconds 30 --plan-out p.txt\n"
          "  pipetrain simulate --schedule zb-h1 --costs profile.json --html timeline.html\n"
+         "  pipetrain simulate --pp 16 --microbatches 64 --failures --step-time 12\n"
          "\n" +
          format_options(simulate_option_table()) +
          "\n"

@@ -11,6 +11,7 @@
 #include "actors/training/records/profile.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/train_options.hpp"
+#include "apps/simulate/failure_options.hpp"
 #include "apps/simulate/simulate_costs.hpp"
 #include "schedules/plan/order.hpp"
 #include "schedules/plan/plan.hpp"
@@ -34,6 +35,7 @@ struct SimulateOptions {
   double jitter = 0;
   int runs = 1;
   std::uint64_t seed = 0;
+  std::optional<FailureOptions> failures;
   bool json = false;
   std::optional<std::filesystem::path> svg, html, trace, csv, plan_out;
   std::vector<std::string> notes;  // for stderr, once nothing can end in exit status 2 any more

@@ -411,3 +411,31 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
   CHECK_THAT(all.out, Contains("zb-v: consecutive steps take"));
   CHECK_THAT(wrong("--pp 1024 --microbatches 8192 --post-validation on"), Contains("the most that is simulated over steps"));
 }
+
+TEST_CASE("simulate shows what a month of failures leaves with restarts and with takeovers") {
+  const std::string shape = "--pp 16 --microbatches 64 --schedule zb-h1 --failures --step-time 12 ";
+  const json months = simulated(shape);
+  REQUIRE(months.size() == 8);  // 1,024 and 16,384 GPUs, without and with spares, two ways to recover
+  for (std::size_t i = 0; i < months.size(); i += 2) {
+    const json &restarts = months[i], &takeovers = months[i + 1];
+    INFO(restarts << takeovers);
+    CHECK(restarts["recovery"] == "restart");
+    CHECK(takeovers["recovery"] == "takeover");
+    CHECK(takeovers["goodput"].get<double>() > restarts["goodput"].get<double>());
+    for (const json& month : {restarts, takeovers}) {
+      double sum = 0;
+      for (const char* share : {"goodput", "repeated", "down", "slowed", "saving"}) sum += month[share].get<double>();
+      CHECK(sum == Approx(1));
+    }
+  }
+  CHECK(months[6]["spares"] == 21);
+  CHECK(months[6]["failures"].get<double>() == Approx(0.00379 * 2048 * 30).epsilon(0.05));
+  CHECK(simulated(shape + "--gpus 128 --spares 0")[0]["slowdown"].get<double>() > 1.5);  // a replica of which a stage waits
+  const Result table = simulate(shape + "--gpus 1024");
+  CHECK(table.status == 0);
+  CHECK_THAT(table.out, Contains("30 days on 1024 GPUs (128 hosts): a failure every 49.5 h"));
+
+  CHECK_THAT(wrong("--failures"), Contains("--failures: needs the seconds of a step"));
+  CHECK_THAT(wrong("--spares 3"), Contains("--spares 3: applies to a month of failures"));
+  CHECK_THAT(wrong(shape + "--gpus 1000"), Contains("1000 GPUs are no whole number of replicas"));
+}
