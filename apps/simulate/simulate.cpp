@@ -35,6 +35,19 @@ using schedules::Costs;
 using schedules::Plan;
 using schedules::ScheduleInfo;
 
+// Reports the bound of the whole step: after the last compute, at least its stage's N, the verdict and the longest O follow.
+SolverReport report_of(const schedules::Solved& solved, const Plan& plan, const Costs& costs, double makespan) {
+  SolverReport report{solved.bound, 0, solved.ended, solved.iterations};
+  if (plan.stages.front().back().kind == schedules::ActionKind::optimizer) {
+    report.bound += costs.verdict;
+    if (!costs.norm.empty()) report.bound += *std::min_element(costs.norm.begin(), costs.norm.end());
+    if (!costs.optimizer.empty()) report.bound += *std::max_element(costs.optimizer.begin(), costs.optimizer.end());
+  }
+  report.bound = std::min(report.bound, makespan);
+  report.gap = (makespan - report.bound) / makespan;
+  return report;
+}
+
 class Simulation {
  public:
   explicit Simulation(const SimulateOptions& options) : options_(options), notes_(options.notes) {}
@@ -209,19 +222,6 @@ class Simulation {
     return solved_->plan;
   }
 
-  // Reports the bound of the whole step: after the last compute, at least its stage's N, the verdict and the longest O follow.
-  SolverReport report_of(const Plan& plan, const Costs& costs, double makespan) const {
-    SolverReport report{solved_->bound, 0, solved_->ended, solved_->iterations};
-    if (plan.stages.front().back().kind == schedules::ActionKind::optimizer) {
-      report.bound += costs.verdict;
-      if (!costs.norm.empty()) report.bound += *std::min_element(costs.norm.begin(), costs.norm.end());
-      if (!costs.optimizer.empty()) report.bound += *std::max_element(costs.optimizer.begin(), costs.optimizer.end());
-    }
-    report.bound = std::min(report.bound, makespan);
-    report.gap = (makespan - report.bound) / makespan;
-    return report;
-  }
-
   schedules::AutoRequest auto_request() const {
     const StepTimes& times = options_.times;
     schedules::AutoRequest request{.stages = options_.pp,
@@ -296,7 +296,7 @@ class Simulation {
       run.peak_bytes.push_back(peak_bytes(timeline, static_cast<int>(stage), costs.chunks[stage]));
     run.ideal = ideal_time(costs, plan.microbatches);
     if (options_.post_validation) run.following = following(plan, costs);
-    if (solved_ && options_.jitter == 0) run.solver = report_of(plan, costs, run.summary.makespan);
+    if (solved_ && options_.jitter == 0) run.solver = report_of(*solved_, plan, costs, run.summary.makespan);
     for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
     if (!options_.slots.empty()) run.fits = true;
     for (std::size_t stage = 0; stage < options_.slots.size(); ++stage)
