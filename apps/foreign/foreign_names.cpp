@@ -194,8 +194,11 @@ std::optional<std::string> our_spelling(std::string_view foreign_name) {
   const std::string name = normalised_name(foreign_name);
   if (name.ends_with("-bucket-size")) return std::string(automatic);
   auto found = foreign_names().find(name);
-  if (found == foreign_names().end()) found = foreign_names().find(std::string_view(name).substr(name.rfind('.') + 1));
-  if (found == foreign_names().end()) return from_their_files(name);
+  if (found == foreign_names().end()) {
+    if (auto key = from_their_files(name)) return key;
+    found = foreign_names().find(std::string_view(name).substr(name.rfind('.') + 1));
+  }
+  if (found == foreign_names().end()) return std::nullopt;
   return std::string(found->second);
 }
 
