@@ -58,12 +58,11 @@ void hear_preemption(int number);
 // Returns the signal of hear_preemption(); 0: none.
 int preemption_signal();
 
-// For a command whose work other processes do: from now on each of these signals, of SIGUSR1 and of SIGUSR2 only calls the
-// function, which must be safe in a signal handler.
+// Makes each of these signals, SIGUSR1 and SIGUSR2 call only the function, which must be safe in a signal handler. A command
+// uses it whose work is done by other processes.
 void relay_signals(void (*pass_on)(int number));
 
-// For a process of a run other than the first: if a signal ends it at once it prints nothing, because the first process
-// reports it for all. Thread-safe.
+// Lets a signal end this process without a line, because the first process of the run reports it for all. Thread-safe.
 void leave_stop_to_first_process();
 
 // True for the signals above, and for SIGUSR2, which asks a run that cannot hand over ranks to stop.

@@ -6,16 +6,14 @@ Writes FOLDER/NAME as make_families.py does, for each of CASES or the named ones
 balancing loss of each sequence by itself over all routed layers; `coefficient` times it is trained too. Biases and other numbers
 of a head or an expert do not decay, whatever their shape is in transformers.
 """
-import json
 import pathlib
 import sys
 
 import torch
 import torch.nn.functional as F
 import transformers
+from make_families import ADAM, BATCH, STEPS, clip, describe_first, gradient_norms, make_rows, save
 
-STEPS, BATCH, LENGTH = 6, 8, 33
-ADAM = dict(lr=2e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0)
 SIZES = dict(
     vocab_size=80, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=128, rms_norm_eps=1e-5,
     initializer_range=0.08, bos_token_id=1, eos_token_id=2, pad_token_id=None, tie_word_embeddings=False)
@@ -60,14 +58,6 @@ def make_model(family, settings):
     return model
 
 
-def make_rows(vocabulary):
-    """Rows in which each id depends on the one before, so that there is something to learn."""
-    ids = torch.randint(3, vocabulary, (STEPS, BATCH, LENGTH))
-    for position in range(1, LENGTH):
-        ids[..., position] = 3 + (3 * ids[..., position - 1] + torch.randint(0, 3, (STEPS, BATCH))) % (vocabulary - 3)
-    return ids
-
-
 class Choices:
     """Records the logits and the choices of every router in a forward."""
 
@@ -106,17 +96,11 @@ def train(model, ids, coefficient, sigmoid):
         aux = balance(choices.found, sigmoid)
         optimizer.zero_grad()
         (loss + coefficient * aux).backward()
-        norms = {name: parameter.grad.norm() for name, parameter in named.items()}
+        norms = gradient_norms(model)
         norm = torch.stack(list(norms.values())).norm()
         if step == 0:
-            positions = [0, 7, LENGTH - 2]
-            values = [logits[0, position, :16].tolist() for position in positions]
-            first = dict(
-                first_grad_norms={name: value.item() for name, value in norms.items()},
-                first_logits=dict(sequence=0, position=positions, values=values))
-        if norm > ADAM["clip"]:
-            for parameter in named.values():
-                parameter.grad *= ADAM["clip"] / norm
+            first = describe_first(logits, norms)
+        clip(model, norm)
         optimizer.step()
         steps.append(dict(loss=loss.item(), grad_norm=norm.item(), aux_loss=aux.item()))
     return dict(first, aux=dict(coefficient=coefficient), steps=steps)
@@ -128,14 +112,7 @@ def make(folder, name):
     model = make_model(family, settings)
     model.save_pretrained(folder / name)
     ids = make_rows(SIZES["vocab_size"])
-    result = train(model.double().train(), ids, coefficient, family == "DeepseekV3")
-    rows = [json.dumps(dict(input_ids=row.tolist())) + "\n" for row in ids.view(-1, LENGTH)]
-    (folder / name / "train.jsonl").write_text("".join(rows))
-    trajectory = dict(
-        source=f"transformers {transformers.__version__}, torch {torch.__version__}, float64, eager attention",
-        optimizer=dict(ADAM, name="AdamW, no weight decay of vectors"), global_batch=BATCH, num_steps=STEPS, seq_len=LENGTH - 1, **result)
-    (folder / name / "trajectory.json").write_text(json.dumps(trajectory, indent=1) + "\n")
-    print(name, result["steps"][0], result["steps"][-1])
+    save(folder, name, ids, train(model.double().train(), ids, coefficient, family == "DeepseekV3"))
 
 
 def main():

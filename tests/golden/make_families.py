@@ -66,6 +66,21 @@ def gradient_norms(model):
     return {name: parameter.grad.norm() for name, parameter in model.named_parameters()}
 
 
+def describe_first(logits, norms):
+    """The norms and some logits of the first step, as trajectory.json has them."""
+    positions = [0, 7, LENGTH - 2]
+    values = [logits[0, position, :16].tolist() for position in positions]
+    return dict(
+        first_grad_norms={name: value.item() for name, value in norms.items()},
+        first_logits=dict(sequence=0, position=positions, values=values))
+
+
+def clip(model, norm):
+    if norm > ADAM["clip"]:
+        for parameter in model.parameters():
+            parameter.grad *= ADAM["clip"] / norm
+
+
 def train(model, ids):
     wide, others = ([p for p in model.parameters() if (p.dim() > 1) == is_wide] for is_wide in (True, False))
     groups = [dict(params=wide, weight_decay=ADAM["weight_decay"]), dict(params=others, weight_decay=0.0)]
@@ -79,17 +94,22 @@ def train(model, ids):
         norms = gradient_norms(model)
         norm = torch.stack(list(norms.values())).norm()
         if step == 0:
-            positions = [0, 7, LENGTH - 2]
-            values = [logits[0, position, :16].tolist() for position in positions]
-            first = dict(
-                first_grad_norms={name: value.item() for name, value in norms.items()},
-                first_logits=dict(sequence=0, position=positions, values=values))
-        if norm > ADAM["clip"]:
-            for parameter in model.parameters():
-                parameter.grad *= ADAM["clip"] / norm
+            first = describe_first(logits, norms)
+        clip(model, norm)
         optimizer.step()
         steps.append(dict(loss=loss.item(), grad_norm=norm.item()))
     return dict(first, steps=steps)
+
+
+def save(folder, name, ids, result):
+    """Writes the rows and the trajectory beside the model."""
+    rows = [json.dumps(dict(input_ids=row.tolist())) + "\n" for row in ids.view(-1, LENGTH)]
+    (folder / name / "train.jsonl").write_text("".join(rows))
+    trajectory = dict(
+        source=f"transformers {transformers.__version__}, torch {torch.__version__}, float64, eager attention",
+        optimizer=dict(ADAM, name="AdamW, no weight decay of vectors"), global_batch=BATCH, num_steps=STEPS, seq_len=LENGTH - 1, **result)
+    (folder / name / "trajectory.json").write_text(json.dumps(trajectory, indent=1) + "\n")
+    print(name, result["steps"][0], result["steps"][-1])
 
 
 def make(folder, name):
@@ -98,14 +118,7 @@ def make(folder, name):
     model = make_model(family, settings)
     model.save_pretrained(folder / name)
     ids = make_rows(SIZES["vocab_size"])
-    result = train(model.double().train(), ids)
-    rows = [json.dumps(dict(input_ids=row.tolist())) + "\n" for row in ids.view(-1, LENGTH)]
-    (folder / name / "train.jsonl").write_text("".join(rows))
-    trajectory = dict(
-        source=f"transformers {transformers.__version__}, torch {torch.__version__}, float64, eager attention",
-        optimizer=dict(ADAM, name="AdamW, no weight decay of vectors"), global_batch=BATCH, num_steps=STEPS, seq_len=LENGTH - 1, **result)
-    (folder / name / "trajectory.json").write_text(json.dumps(trajectory, indent=1) + "\n")
-    print(name, result["steps"][0], result["steps"][-1])
+    save(folder, name, ids, train(model.double().train(), ids))
 
 
 def main():

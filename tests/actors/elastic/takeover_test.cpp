@@ -88,32 +88,23 @@ TEST_CASE("the rest of a run takes over from a process that ends", "[takeover][p
   for (int process = 1; process < processes - 1; ++process) CHECK(ends[static_cast<std::size_t>(process) - 1] == "");
 }
 
-TEST_CASE("a run survives several losses, one after the other", "[takeover][processes]") {
-  const TinyRun tiny = elastic_run({.pp = 2, .dp = 2});
-  const RunRecord expected = undisturbed(tiny);
-  Followers followers(4, tiny);
-  std::vector<Takeover> takeovers;
-  int step = 0;
-  const auto killing = [&](Trainer& trainer) {
-    ++step;
-    if (step == 2) followers.signal(3, SIGKILL);
-    if (step == 4) followers.signal(1, SIGKILL);
-    return counting(takeovers)(trainer);
+TEST_CASE("a run survives several losses one after the other", "[takeover][processes]") {
+  struct Losses {
+    Layout layout;
+    int first, second;  // processes
   };
-  CHECK((run(followers.job(), takeover_steps, killing) == expected));
-  CHECK(takeovers.size() == 2);
-}
-
-TEST_CASE("a run whose states are in one process each survives several losses too", "[takeover][processes]") {
-  const TinyRun tiny = elastic_run({.pp = 4});
+  // In the second layout each state is in one process.
+  const auto losses = GENERATE(Losses{{.pp = 2, .dp = 2}, 3, 1}, Losses{{.pp = 4}, 2, 3});
+  const TinyRun tiny = elastic_run(losses.layout);
+  INFO(to_string(losses.layout));
   const RunRecord expected = undisturbed(tiny);
   Followers followers(4, tiny);
   std::vector<Takeover> takeovers;
   int step = 0;
   const auto killing = [&](Trainer& trainer) {
     ++step;
-    if (step == 2) followers.signal(2, SIGKILL);
-    if (step == 4) followers.signal(3, SIGKILL);
+    if (step == 2) followers.signal(losses.first, SIGKILL);
+    if (step == 4) followers.signal(losses.second, SIGKILL);
     return counting(takeovers)(trainer);
   };
   CHECK((run(followers.job(), takeover_steps, killing) == expected));
