@@ -29,6 +29,7 @@ class ChunkSlot final : public ActivationSlot {
   void* memory = nullptr;  // the memory of saved; a different one once the values have moved
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<Tensor> inputs;          // [Tr, H], the input of each block
+  Tensor final_hidden;                 // [Tr, H]: ForwardArgs::final_hidden
   Tensor counts;                       // [batch, E] i32 with routed experts: RouterContext::counts after the chunk
   std::vector<KeptGradient> kept;      // from I until W
   std::vector<std::size_t> kept_ends;  // the end of each block's gradients, from the chunk's last block to its first
@@ -72,6 +73,7 @@ class TransformerStage final : public StageModel {
       chunk.blocks.back().compute->bind({block, without_memory[index], no_grads[index], fp8_.of(index)});
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
       chunk.ends_model |= block.block.kind == BlockKind::head;
+      chunk.predicts_further |= block.block.kind == BlockKind::mtp;
     }
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
     norm_workspace_ = measure_norm();
@@ -125,6 +127,7 @@ class TransformerStage final : public StageModel {
     const Relocation moved{own.memory, chunk_at(chunk).bytes.saved, saved};
     for (Tensor& input : own.inputs) moved.move(input);
     moved.move(own.counts);
+    moved.move(own.final_hidden);
     for (const auto& block : own.blocks) block->relocate(moved);
     own.memory = saved;
   }
@@ -183,7 +186,7 @@ class TransformerStage final : public StageModel {
     std::vector<StageBlock> blocks;
     ActivationBytes bytes;
     Accumulate accumulate = Accumulate::no;  // for the next microbatch's gradients
-    bool begins_model = false, ends_model = false;
+    bool begins_model = false, ends_model = false, predicts_further = false;
   };
 
   const Chunk& chunk_at(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)); }
@@ -284,6 +287,7 @@ class TransformerStage final : public StageModel {
     if (edge.has_counts()) begin_counts(context.ops, chunk, args, slot);
     ForwardArgs block_args = args;
     if (!chunk.begins_model) block_args.input = edge.values_of(args.input);
+    if (chunk.predicts_further) block_args.final_hidden = slot.final_hidden = slot.saved.allocate(edge.values(), context.dtype);
     std::int64_t routed = 0;
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();
@@ -344,6 +348,7 @@ class TransformerStage final : public StageModel {
     std::int64_t routed =
         std::count_if(chunk.blocks.begin(), chunk.blocks.end(), [&](const StageBlock& block) { return is_routed(block); });
     BackwardArgs block_args = args;
+    if (chunk.predicts_further) block_args.final_hidden_grad = context.workspace.allocate(edge.values(), context.dtype);
     if (!chunk.ends_model) block_args.output_grad = edge.values_of(args.output_grad);
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
       // The gradient is written over the block's input, which nothing reads afterwards; so it stays valid for W too.
@@ -411,8 +416,9 @@ class TransformerStage final : public StageModel {
       before->slice = SliceArgs{};
     }
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
-    const Tensor loss_sum{nullptr, config_.preference ? Shape{shape_.batch, 2} : Shape{1}, DType::f64};
-    ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+    const Tensor loss_sum{nullptr, config_.preference ? Shape{shape_.batch, 2} : Shape{2}, DType::f64},
+        targets{nullptr, {3 * shape_.tokens()}, DType::i32};
+    ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, targets, hidden, loss_sum, {}};
     if (config_.preference) forward.preference_facts = Tensor{nullptr, {shape_.batch, preference_facts}, DType::f64};
     if (slices_ > 1) run_forward(context, chunk, forward, *before);
     run_forward(context, chunk, forward, *slot);

@@ -60,6 +60,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.preference = b.preference;
   a.adapter = b.adapter;
   a.attention = b.attention;
+  a.mtp = b.mtp;
   return a == b;
 }
 
@@ -70,6 +71,7 @@ ModelConfig base_model(ModelConfig config) {
 }
 
 ModelConfig first_layers(ModelConfig config, std::int64_t layers) {
+  if (layers < config.layers) config.mtp.layers = 0;  // they read the last layer's output
   config.layers = layers;
   if (!config.layer_types.empty()) config.layer_types.resize(static_cast<std::size_t>(layers));
   drop_idle_windows(config);

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "model/families/multimodal_config.hpp"
+#include "model/weights/further_layer.hpp"
 
 namespace pipetrain {
 
@@ -144,6 +145,14 @@ void HfTensors::split_experts(const ExpertNames& names) {
       forget(name);
     }
   }
+}
+
+void HfTensors::set_layers_apart(std::int64_t first) {
+  for (const auto& [name, location] : tensors_) {
+    const std::int64_t layer = layer_of(name, names_.layers);
+    if (layer >= first && predicts_further(*this, names_.layers, layer)) other_parts_.emplace(name, location);
+  }
+  for (const auto& [name, location] : other_parts_) tensors_.erase(name);
 }
 
 // Gives the language model's tensors the names that they have in the files of a language model.

@@ -4,10 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/weights/hf_tensors.hpp"
-
 namespace pipetrain {
-namespace {
 
 bool same_values(const HfTensors::Location& a, const HfTensors::Location& b, std::int64_t elements) {
   constexpr std::int64_t piece = std::int64_t{1} << 20;
@@ -20,8 +17,6 @@ bool same_values(const HfTensors::Location& a, const HfTensors::Location& b, std
   }
   return true;
 }
-
-}  // namespace
 
 bool has_own_head(const ModelConfig& config, const std::filesystem::path& folder) {
   return has_weight_files(folder) && has_own_head(config, HfTensors(spec_of(config.family), folder));

@@ -4,10 +4,9 @@
 #include <filesystem>
 
 #include "model/config/config.hpp"
+#include "model/weights/hf_tensors.hpp"
 
 namespace pipetrain {
-
-class HfTensors;
 
 // Returns true if the weights in a Hugging Face folder hold an embedding and a head of different values
 // although `config` ties them; transformers 5 then keeps them apart, whatever config.json says. Reads both
@@ -16,5 +15,7 @@ class HfTensors;
 bool has_own_head(const ModelConfig& config, const std::filesystem::path& folder);
 // Checks tensors that are already open.
 bool has_own_head(const ModelConfig& config, const HfTensors& tensors);
+// Returns true if the two tensors hold the same values; both have so many elements. Reads them until they differ.
+bool same_values(const HfTensors::Location& a, const HfTensors::Location& b, std::int64_t elements);
 
 }  // namespace pipetrain

@@ -108,6 +108,8 @@ struct FeatureTable {
          return asked_if(
              std::any_of(layers.begin(), layers.end(), [](const AttentionSight& sight) { return sight.is_sparse(); }));
        }},
+      {further_prediction, "{mtp-loss}", "mtp-loss",
+       [](const Run& run) { return asked_if(run.job.config.mtp.is_trained(), fmt::format("{}", run.job.config.mtp.loss)); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",

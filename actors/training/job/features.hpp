@@ -32,6 +32,7 @@ enum class Feature {
   classification,
   preferences,
   sparse_attention,
+  further_prediction,
   experts,
   expert_parallel,
   expert_capacity,

@@ -48,6 +48,23 @@ void set_router(const ModelSettings& model, ModelConfig& config) {
   losses.z = model.z_loss.value_or(losses.z);
 }
 
+void set_further_prediction(const ModelSettings& model, ModelConfig& config) {
+  if (model.mtp_loss == 0) return;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::input, {"mtp-loss", fmt::format("{}", model.mtp_loss)}, why);
+  };
+  if (config.mtp.layers == 0)
+    refuse(
+        fmt::format("the model {} has no layer that predicts a token after the next one (num_nextn_predict_layers, of "
+                    "DeepSeek-V3 with all its layers); leave it out",
+                    model.name));
+  if (config.mtp.layers > 1)
+    refuse(fmt::format("the model {} has {} layers that predict later tokens, and more than one is not built yet; leave it out",
+                       model.name, config.mtp.layers));
+  if (config.tied_embeddings) refuse("a further prediction beside tied embeddings is not built yet; leave it out");
+  config.mtp.loss = model.mtp_loss;
+}
+
 ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
@@ -56,6 +73,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   const bool has_new_head = model.labels && !config.classifies();
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
+  set_further_prediction(model, config);
   set_router(model, config);
   set_attention(model.attention, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
@@ -77,6 +95,10 @@ std::optional<PreferenceReading> preference_reading(const std::optional<Preferen
 // Returns the parts that the saved model is added to.
 std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, const ModelConfig& config) {
   auto parts = multimodal_parts(model.name);
+  if (parts && !parts->is_multimodal()) {
+    const bool keeps = !config.mtp.is_trained() && config.mtp.layers > 0 && !config.classifies() && !config.adapter.exists();
+    return keeps ? parts : nullptr;
+  }
   if (parts && config.classifies())
     throw Error(ErrorKind::input, {"model", model.name},
                 "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
@@ -185,6 +207,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.config.preference = settings.preference.formula();
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
+  if (!job.config.mtp.is_trained()) job.config.mtp = {};  // so that checkpoints and profiles say what the run has
   dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   job.preference.reference_model = reference_model(settings);
