@@ -102,14 +102,14 @@ std::string to_json_line(const StepMetrics& metrics) {
   std::string line = fmt::format(
       R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
       R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{},"applied_steps":{},)"
-      R"("mtp_loss":{},"aux_loss":{},"z_loss":{},"expert_load_max":{},"expert_load_cv":{},"expert_dropped":{},"trainable_parameters":{},"membership":{},"takeovers":{})",
+      R"("aux_loss":{},"z_loss":{},"expert_load_max":{},"expert_load_cv":{},"expert_dropped":{},"trainable_parameters":{},"membership":{},"takeovers":{},"mtp_loss":{})",
       metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
       shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
       shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
-      shortest(metrics.loss_scale), metrics.skipped, whole_text(metrics.applied_steps), exact(metrics.mtp_loss),
-      exact(metrics.aux_loss), exact(metrics.z_loss), shortest(metrics.expert_load_max), shortest(metrics.expert_load_cv),
+      shortest(metrics.loss_scale), metrics.skipped, whole_text(metrics.applied_steps), exact(metrics.aux_loss),
+      exact(metrics.z_loss), shortest(metrics.expert_load_max), shortest(metrics.expert_load_cv),
       whole_text(metrics.expert_dropped), whole_text(metrics.trainable_parameters), whole_text(metrics.membership),
-      whole_text(metrics.takeovers));
+      whole_text(metrics.takeovers), exact(metrics.mtp_loss));
   line += preference_members(metrics.preference);
   if (metrics.input_wait) line += fmt::format(R"(,"input_wait":{})", shortest(metrics.input_wait));
   if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));

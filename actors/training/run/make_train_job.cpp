@@ -11,6 +11,7 @@
 #include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/attention_settings.hpp"
 #include "actors/training/job/combinations.hpp"
+#include "actors/training/job/further_settings.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
@@ -48,23 +49,6 @@ void set_router(const ModelSettings& model, ModelConfig& config) {
   losses.z = model.z_loss.value_or(losses.z);
 }
 
-void set_further_prediction(const ModelSettings& model, ModelConfig& config) {
-  if (model.mtp_loss == 0) return;
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorKind::input, {"mtp-loss", fmt::format("{}", model.mtp_loss)}, why);
-  };
-  if (config.mtp.layers == 0)
-    refuse(
-        fmt::format("the model {} has no layer that predicts a token after the next one (num_nextn_predict_layers, of "
-                    "DeepSeek-V3 with all its layers); leave it out",
-                    model.name));
-  if (config.mtp.layers > 1)
-    refuse(fmt::format("the model {} has {} layers that predict later tokens, and more than one is not built yet; leave it out",
-                       model.name, config.mtp.layers));
-  if (config.tied_embeddings) refuse("a further prediction beside tied embeddings is not built yet; leave it out");
-  config.mtp.loss = model.mtp_loss;
-}
-
 ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
@@ -73,7 +57,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   const bool has_new_head = model.labels && !config.classifies();
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
-  set_further_prediction(model, config);
+  set_further_prediction(model.name, model.mtp_loss, config);
   set_router(model, config);
   set_attention(model.attention, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
