@@ -142,14 +142,14 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
   if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:
-      return adapted(TensorRole::qkv_weight) + matmul(TensorRole::compress_weight) + matmul(TensorRole::query_expand_weight) +
-             matmul(TensorRole::key_value_expand_weight) + 2.0 * score_products(config, block.layer, sequence);
+      return adapted(TensorRole::qkv_weight) + adapted(TensorRole::compress_weight) + adapted(TensorRole::query_expand_weight) +
+             adapted(TensorRole::key_value_expand_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
       return adapted(TensorRole::mlp_in_weight);
     case BlockKind::experts: {
       const double chosen = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
       return matmul(TensorRole::router_weight) + chosen * adapted(TensorRole::expert_in_weight) +
-             matmul(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
+             adapted(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
     }
     default:
       return 0;

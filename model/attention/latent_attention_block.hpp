@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "model/attention/adapted_matrix.hpp"
 #include "model/attention/packed_attention.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/kept_memory.hpp"
@@ -41,15 +42,16 @@ class LatentAttentionBlock final : public BlockCompute {
   // Computes the norm's output, the latent vectors and the shared columns of the keys from saved.input.
   void compress(const BlockContext& context, const KeptMemory& memory, LatentSaved& saved) const;
   Latent latent(const BlockContext& context, const Tensor& own, const BoundTensor& norm, const KeptMemory& memory) const;
-  // Returns [T, Hq D]: the queries, before they rotate.
-  Tensor queries(const BlockContext& context, const LatentSaved& saved, Arena& memory) const;
+  // Returns [T, Hq D]: the queries, before they rotate. kept: lasts until the weight gradients have been computed.
+  Tensor queries(const BlockContext& context, Arena& kept, LatentSaved& saved) const;
   SliceKeys slice_keys(const BlockContext& context, const LatentSaved& saved) const;
   // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
   Tensor angles(const BlockContext& context) const;
   // Returns the gradient of this rank's rows of a latent vector before its norm, [Tr, rank], in the workspace. Adds the
   // gradient of the matrix that expands it, whose output has the gradient output_grad.
-  Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const BoundTensor& expand,
-                         const BoundTensor& norm, WeightGradients& gradients, const Latent& latent) const;
+  Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const AdaptedMatrix& expand,
+                         const BoundTensor& norm, WeightGradients& gradients, const Latent& latent,
+                         const LowRankAdapter::Saved& adapter) const;
   // Runs the backward from the gradient of qkv to that of the block's norm's output.
   Tensor expand_backward(const BlockContext& context, const Tensor& qkv_grad, WeightGradients& gradients,
                          const LatentSaved& saved) const;
@@ -61,7 +63,8 @@ class LatentAttentionBlock final : public BlockCompute {
   PackedAttention attention_;
   Norm norm_;
   ResidualProjection out_;
-  BoundTensor compress_, query_norm_, key_norm_, query_expand_, key_value_expand_;
+  BoundTensor query_norm_, key_norm_;
+  AdaptedMatrix compress_, query_expand_, key_value_expand_;
 };
 
 }  // namespace pipetrain

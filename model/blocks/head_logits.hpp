@@ -7,8 +7,10 @@ namespace pipetrain {
 
 class HeadLogits {
  public:
-  HeadLogits(const ModelConfig& config, bool has_norm)
-      : projection_(config, {TensorRole::output_weight}, has_norm), scale_(static_cast<float>(1 / config.logit_divisor)) {}
+  HeadLogits(const ModelConfig& config, const TensorParallel& tp, bool has_norm)
+      : projection_(config, {TensorRole::output_weight}, has_norm,
+                    LowRankAdapter::of(config, {BlockKind::head, 0}, TensorRole::output_weight, tp)),
+        scale_(static_cast<float>(1 / config.logit_divisor)) {}
   void bind(const BoundTensors& tensors) { projection_.bind(tensors); }
 
   // See NormedProjection.

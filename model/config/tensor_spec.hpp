@@ -62,6 +62,20 @@ enum class TensorRole {
   mlp_in_adapter_out_2,
   mlp_out_adapter_in,
   mlp_out_adapter_out,
+  compress_adapter_in,
+  compress_adapter_out_1,
+  compress_adapter_out_2,
+  query_expand_adapter_in,
+  query_expand_adapter_out,
+  key_value_expand_adapter_in,
+  key_value_expand_adapter_out,
+  shared_in_adapter_in,
+  shared_in_adapter_out_1,
+  shared_in_adapter_out_2,
+  shared_out_adapter_in,
+  shared_out_adapter_out,
+  output_adapter_in,
+  output_adapter_out,
   expert_in_adapter_in,     // of each expert, those of gate and up; the experts in order
   expert_in_adapter_out_1,  // of each expert
   expert_in_adapter_out_2,
@@ -81,9 +95,10 @@ constexpr bool is_matrix(TensorRole role) {
          (role >= TensorRole::router_weight && role <= TensorRole::expert_out_adapter_out);
 }
 
-// True for tables with a row for each token of the vocabulary, and for the head's matrix.
+// True for tables with a row for each token of the vocabulary, for the head's matrix and for the second one of its adapter.
 constexpr bool is_of_words(TensorRole role) {
-  return role == TensorRole::token_table || role == TensorRole::next_token_table || role == TensorRole::output_weight;
+  return role == TensorRole::token_table || role == TensorRole::next_token_table || role == TensorRole::output_weight ||
+         role == TensorRole::output_adapter_out;
 }
 
 // True for the weights of every norm and for the biases of layer norms.
@@ -114,7 +129,7 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,     // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
+  expert,     // what is trained of experts that are divided over ranks (ExpertPart); else it is dense, or adapter
   frozen,     // no gradient, no optimizer: weights that stay as they are
   adapter,    // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
   quantised,  // frozen matrices that are kept in ModelConfig::base_form

@@ -129,7 +129,7 @@ std::vector<TensorSpec> tensors_of_rank(const ModelConfig& config, const Block& 
     return tensor.expert >= 0 && !experts.holds(tensor.expert, config.experts.count);
   });
   for (TensorSpec& tensor : tensors)
-    if (tensor.expert >= 0 && tensor.group == ParameterGroup::dense) tensor.group = ParameterGroup::expert;
+    if (tensor.expert >= 0 && is_trained(tensor.group)) tensor.group = ParameterGroup::expert;
   return tensors;
 }
 

@@ -110,7 +110,8 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
   return {
       {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {expert_parallel, expert_adapters, {train, "--model qwen3-30b-a3b --seq-len 8 --dp 2 --ep 2 --lora-rank 2"}},
+      {head_adapters, {}, {train_on_gpus, "--model llama3-8b --seq-len 8 --lora-rank 2 --lora-targets lm_head"}},
+      {shared_adapters, {}, {train_on_gpus, "--model qwen2-57b-a14b --seq-len 8 --lora-rank 2 --lora-targets down_proj"}},
       {expert_adapters, adapter_dropout, {train, "--model qwen3-30b-a3b --seq-len 8 --lora-rank 2 --lora-dropout 0.1"}},
       {further_prediction, {}, {train_on_gpus, mtp}},
       {further_prediction, classification, {train, mtp + " --num-labels 2"}},
