@@ -44,6 +44,13 @@ struct CombinationTable {
       excluded(loss_chunks, classification,
                "chunks keep the logits of a vocabulary small, and a classifier has few logits; leave it out"),
 
+      excluded(further_prediction, classification, "a model that classifies predicts no tokens; leave it out"),
+      excluded(further_prediction, preferences, "preferences compare whole completions; use loss lm, or leave it out"),
+      not_built(further_prediction, isolated_documents,
+                "further predictions that end with their document are not built yet; use pack documents, or leave it out"),
+      {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
+      not_built(further_prediction, adapters, "adapters beside a further prediction are not built yet; leave it out"),
+
       excluded(preferences, classification, "preferences compare texts, and the model's head gives classes; use loss lm"),
       excluded(preferences, dropout,
                "preferences compare log-probabilities, which dropout would draw at random; use dropout 0"),
@@ -54,12 +61,6 @@ struct CombinationTable {
       not_built(preferences, fp8, "preferences in fp8 are not built yet; use precision bf16"),
       not_built(preferences, post_validation,
                 "forward passes of preferences run between steps, so no step begins early; turn it off"),
-      excluded(further_prediction, classification, "a model that classifies predicts no tokens; leave it out"),
-      excluded(further_prediction, preferences, "preferences compare whole completions; use loss lm, or leave it out"),
-      not_built(further_prediction, isolated_documents,
-                "further predictions that end with their document are not built yet; use pack documents, or leave it out"),
-      {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
-      not_built(further_prediction, adapters, "adapters beside a further prediction are not built yet; leave it out"),
       not_built(experts, isolated_documents,
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
       not_built(
