@@ -8,9 +8,9 @@
 #include "model/blocks/embedding_block.hpp"
 #include "model/blocks/head_block.hpp"
 #include "model/blocks/mlp_block.hpp"
-#include "model/blocks/mtp_block.hpp"
-#include "model/blocks/mtp_head_block.hpp"
 #include "model/experts/routed_block.hpp"
+#include "model/further/mtp_block.hpp"
+#include "model/further/mtp_head_block.hpp"
 
 namespace pipetrain {
 namespace {

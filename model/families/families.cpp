@@ -71,7 +71,6 @@ ModelConfig base_model(ModelConfig config) {
 }
 
 ModelConfig first_layers(ModelConfig config, std::int64_t layers) {
-  if (layers < config.layers) config.mtp.layers = 0;  // they read the last layer's output
   config.layers = layers;
   if (!config.layer_types.empty()) config.layer_types.resize(static_cast<std::size_t>(layers));
   drop_idle_windows(config);

@@ -82,4 +82,9 @@ class HfTensors {
   const LanguageModelNames* language_names_ = nullptr;  // of a multimodal model
 };
 
+// Returns the number of the layer that the name of a tensor gives, behind `prefix`; -1 where it gives none.
+std::int64_t layer_of(const std::string& name, const std::string& prefix);
+// True for a layer of the files that predicts a token after the next one (FurtherPrediction).
+bool predicts_further(const HfTensors& tensors, const std::string& prefix, std::int64_t layer);
+
 }  // namespace pipetrain

@@ -12,7 +12,6 @@
 #include "model/weights/expert_stacks.hpp"
 #include "model/weights/finite_values.hpp"
 #include "model/weights/fp8_block_tensors.hpp"
-#include "model/weights/further_layer.hpp"
 #include "model/weights/hf_tensors.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/piecewise_weights.hpp"

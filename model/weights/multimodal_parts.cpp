@@ -13,6 +13,7 @@
 #include "model/config/hf_config_text.hpp"
 #include "model/families/further_decoder.hpp"
 #include "model/families/multimodal_config.hpp"
+#include "model/weights/piecewise_weights.hpp"
 
 namespace pipetrain {
 namespace {
@@ -68,7 +69,7 @@ ModelConfig model_of(const Json& config, const fs::path& folder) {
 // Returns config.json of a folder that says that it has further layers, in the type of other tensors.
 std::optional<Json> config_of_further_layers(const fs::path& folder) {
   const fs::path file = folder / "config.json";
-  if (!has_file(file) || !has_weight_files(folder)) return {};
+  if (!has_file(file) || !rank_files(folder).empty() || !has_weight_files(folder)) return {};
   Json config = parse_json(read_text(file, most_config_bytes), {file.string()});
   if (config.contains("quantization_config") || model_of(config, folder).mtp.layers == 0) return {};
   return config;

@@ -14,7 +14,7 @@ void set_further_prediction(const std::string& model, double weight, ModelConfig
   if (config.mtp.layers == 0)
     refuse(fmt::format(
         "the model {} has no layer that predicts a token after the next one (num_nextn_predict_layers, of DeepSeek-V3 "
-        "with all its layers); leave it out",
+        "with the weights of all its layers); leave it out",
         model));
   if (config.mtp.layers > 1)
     refuse(fmt::format("the model {} has {} layers that predict later tokens, and more than one is not built yet; leave it out",

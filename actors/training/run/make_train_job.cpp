@@ -57,6 +57,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   const bool has_new_head = model.labels && !config.classifies();
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
+  if (model.layers && model.load_weights) config.mtp.layers = 0;  // it was trained behind all the layers
   set_further_prediction(model.name, model.mtp_loss, config);
   set_router(model, config);
   set_attention(model.attention, config);

@@ -40,7 +40,7 @@ void succeeds(const std::string& arguments) {
 }
 
 json last_line(const fs::path& metrics) {
-  std::istringstream lines(test::read_file(metrics));
+  std::istringstream lines(read_file(metrics));
   std::string line, last;
   while (std::getline(lines, line)) last = line;
   return json::parse(last);

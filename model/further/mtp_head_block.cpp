@@ -1,4 +1,4 @@
-#include "model/blocks/mtp_head_block.hpp"
+#include "model/further/mtp_head_block.hpp"
 
 #include <optional>
 #include <utility>

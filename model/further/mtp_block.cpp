@@ -1,4 +1,4 @@
-#include "model/blocks/mtp_block.hpp"
+#include "model/further/mtp_block.hpp"
 
 #include <cassert>
 
