@@ -59,6 +59,7 @@ set(training_included_headers
   model/config/config.hpp
   model/config/cut.hpp
   model/config/experts.hpp
+  model/config/further_prediction.hpp
   model/config/latent_attention.hpp
   model/optimizer/learning_rate.hpp
   model/optimizer/loss_scale.hpp

@@ -43,6 +43,7 @@ void ChunkPasses::forward(const BlockContext& context, ModelChunk& chunk, const 
   if (edge.has_counts()) counts.begin(context.ops, args, slot);
   ForwardArgs block_args = args;
   if (!chunk.begins_model) block_args.input = edge.values_of(args.input);
+  if (chunk.predicts_further) block_args.final_hidden = slot.final_hidden = slot.saved.allocate(edge.values(), context.dtype);
   std::int64_t routed = 0;
   for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
     const bool last = i + 1 == chunk.blocks.size();
@@ -81,6 +82,7 @@ void ChunkPasses::backward(const BlockContext& context, ModelChunk& chunk, const
   std::int64_t routed =
       std::count_if(chunk.blocks.begin(), chunk.blocks.end(), [](const ChunkBlock& block) { return block.is_routed(); });
   BackwardArgs block_args = args;
+  if (chunk.predicts_further) block_args.final_hidden_grad = context.workspace.allocate(edge.values(), context.dtype);
   if (!chunk.ends_model) block_args.output_grad = edge.values_of(args.output_grad);
   for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
     ChunkBlock& block = chunk.blocks[i];

@@ -35,6 +35,7 @@ bool is_of_trained_experts(const TensorSpec& tensor) { return is_of_experts(tens
 
 // Returns the elements, of `all` in a block, that each token is multiplied with: of its experts' only those that it chooses.
 std::int64_t active_share(const ModelConfig& config, const Block& block, std::int64_t all, std::int64_t experts) {
+  if (block.kind == BlockKind::head && config.mtp.is_trained()) return 2 * all;  // each of the two predictions has logits
   if (block.kind != BlockKind::experts) return all;
   return all - experts + experts / config.experts.count * config.experts.chosen;
 }
@@ -94,7 +95,7 @@ std::int64_t matmul_parameter_count(const ModelConfig& config) {
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double attention = 0;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+  for (std::int64_t layer = 0; layer < config.computed_layers(); ++layer)
     attention += config.latent ? score_products(config, layer, sequence)
                                : static_cast<double>(config.hidden) * seen_positions(config, layer, sequence);
   std::int64_t trained = 0;
@@ -136,18 +137,19 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
     };
     return 2.0 * static_cast<double>(elements_of(config, block, is_it));
   };
-  if (block.kind == BlockKind::head) return head_pieces > 1 ? matmul(TensorRole::output_weight) : 0;
+  if (block.kind == BlockKind::head)
+    return head_pieces > 1 ? (config.mtp.is_trained() ? 2 : 1) * matmul(TensorRole::output_weight) : 0;
   if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:
-      return adapted(TensorRole::qkv_weight) + matmul(TensorRole::compress_weight) + matmul(TensorRole::query_expand_weight) +
-             matmul(TensorRole::key_value_expand_weight) + 2.0 * score_products(config, block.layer, sequence);
+      return adapted(TensorRole::qkv_weight) + adapted(TensorRole::compress_weight) + adapted(TensorRole::query_expand_weight) +
+             adapted(TensorRole::key_value_expand_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
       return adapted(TensorRole::mlp_in_weight);
     case BlockKind::experts: {
       const double chosen = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
       return matmul(TensorRole::router_weight) + chosen * adapted(TensorRole::expert_in_weight) +
-             matmul(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
+             adapted(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
     }
     default:
       return 0;

@@ -34,8 +34,10 @@ ActivationBytes measured_bytes(ChunkPasses& passes, ModelChunk& chunk, const Sta
   }
   const StageEdge edge(config, shape, context.shard_rows(), dtype);
   const Tensor hidden{nullptr, edge.shape(), dtype}, ids{nullptr, {shape.tokens()}, DType::i32};
-  const Tensor loss_sum{nullptr, config.preference ? Shape{shape.batch, 2} : Shape{1}, DType::f64};
-  ForwardArgs forward{chunk.begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+  const std::int64_t losses = config.mtp.is_trained() ? 2 : 1, rows = config.mtp.is_trained() ? 3 : 1;  // of targets
+  const Tensor loss_sum{nullptr, config.preference ? Shape{shape.batch, 2} : Shape{losses}, DType::f64},
+      targets{nullptr, {rows * shape.tokens()}, DType::i32};
+  ForwardArgs forward{chunk.begins_model ? ids : hidden, targets, hidden, loss_sum, {}};
   if (config.preference) forward.preference_facts = Tensor{nullptr, {shape.batch, preference_facts}, DType::f64};
   if (spec.slices > 1) passes.forward(context, chunk, forward, *before);
   passes.forward(context, chunk, forward, *slot);

@@ -43,6 +43,7 @@ class ChunkSlot final : public ActivationSlot {
     assert(state == State::forwarded);
     const Relocation moved{memory, bytes, data};
     for (Tensor& input : inputs) moved.move(input);
+    moved.move(final_hidden);
     moved.move(counts);
     for (const auto& block : blocks) block->relocate(moved);
     memory = data;
@@ -60,6 +61,7 @@ class ChunkSlot final : public ActivationSlot {
   void* memory = nullptr;  // the memory of saved; a different one once the values have moved
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<Tensor> inputs;          // [Tr, H], the input of each block
+  Tensor final_hidden;                 // [Tr, H] with a further prediction: ForwardArgs::final_hidden
   Tensor counts;                       // [batch, E] i32 with routed experts: RouterContext::counts after the chunk
   std::vector<KeptGradient> kept;      // from I until W
   std::vector<std::size_t> kept_ends;  // the end of each block's gradients, from the chunk's last block to its first
@@ -74,7 +76,7 @@ struct ModelChunk {
   std::vector<ChunkBlock> blocks;
   ActivationBytes bytes;
   Accumulate accumulate = Accumulate::no;  // for the next microbatch's gradients
-  bool begins_model = false, ends_model = false;
+  bool begins_model = false, ends_model = false, predicts_further = false;
 
   std::unique_ptr<ChunkSlot> make_slot() const { return std::make_unique<ChunkSlot>(index, blocks); }
 };

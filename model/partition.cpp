@@ -93,7 +93,8 @@ std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
                                                  const Numerics& numerics, int slices) {
   const std::vector<Block> blocks = blocks_of(config);
-  const std::size_t inner = blocks.size() - 2;  // attention and MLP blocks; embedding and head go with the first and the last
+  // Attention and MLP blocks; the embedding goes with the first, and with the last the head and a further prediction.
+  const auto inner = static_cast<std::size_t>(dealt_blocks(config));
   if (parts < 1) throw Error(ErrorKind::input, fmt::format("{} stages: at least 1 is needed", parts));
   if (inner < static_cast<std::size_t>(parts)) {
     throw Error(ErrorKind::input, {"pp", ""},
@@ -112,7 +113,7 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   for (std::size_t i = 0; i < inner; ++i) {
     std::int64_t cost = cost_of(blocks[i + 1]);
     if (i == 0) cost += cost_of(blocks.front());
-    if (i + 1 == inner) cost += cost_of(blocks.back());
+    for (std::size_t after = inner + 1; i + 1 == inner && after < blocks.size(); ++after) cost += cost_of(blocks[after]);
     prefix.push_back(prefix.back() + cost);
   }
   const std::vector<std::size_t> bounds = level_cuts(prefix, parts, smallest_bound(prefix, parts));

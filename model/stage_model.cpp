@@ -147,6 +147,7 @@ class TransformerStage final : public StageModel {
       weights_.bind_measuring(chunk.blocks.back(), without_memory[index], no_grads[index]);
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
       chunk.ends_model |= block.block.kind == BlockKind::head;
+      chunk.predicts_further |= block.block.kind == BlockKind::mtp;
     }
   }
 

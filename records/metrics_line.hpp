@@ -24,6 +24,7 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool skipped = false;
   std::optional<std::int64_t> applied_steps;  // optimizer steps so far; lines of earlier versions lack them
+  std::optional<double> mtp_loss;             // of a further prediction, without its weight
   // Known for models with routed experts: the balancing loss and the z-loss, each the mean over the sequences of the global
   // batch and without its coefficient; the largest load of an expert divided by the mean, and the standard deviation of loads
   // divided by it, of the layer where they are largest.

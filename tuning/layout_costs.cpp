@@ -78,7 +78,7 @@ std::vector<BlockSeconds> LayoutCosts::block_seconds(const Layout& layout) {
   Layout least = layout;
   if (layout.recompute_layers) least.recompute_layers = 0;
   const std::vector<Block> blocks = blocks_of(request_.config);
-  std::vector<BlockSeconds> seconds(blocks.size() - 2);
+  std::vector<BlockSeconds> seconds(static_cast<std::size_t>(dealt_blocks(request_.config)));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const schedules::ChunkCost times = cost_of({blocks[i]}, least).times;
     BlockSeconds& sum = seconds[std::min(i > 0 ? i - 1 : 0, seconds.size() - 1)];
@@ -326,7 +326,7 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       row.push_back(part.times);
       row.back().reduce_grads = reduce_seconds(layout, part.trained, part.experts);
       if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * request_.speed.latency;
-      if (request_.config.tied_embeddings && request_.config.trained.head && (v == 0 || v + 1 == placement.virtual_stages()))
+      if (request_.config.shares_table() && request_.config.trained.head && (v == 0 || v + 1 == placement.virtual_stages()))
         row.back().sum_tied = tied_seconds(layout, placement);
     }
     const HeldParameters own = shared(held(layout, placement, stage), layout);

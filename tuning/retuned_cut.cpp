@@ -16,7 +16,7 @@ namespace {
 using BlockSecondsOfKinds = std::array<MeasuredBlock, block_kinds>;
 
 std::vector<std::vector<Block>> parts_of_run(const Profile& measured) {
-  const ModelConfig config = parse_hf_config(measured.config, "the profile's model");
+  const ModelConfig config = measured.measured_model();
   const int parts = measured.placement().virtual_stages();
   return measured.cut.empty() ? partition_blocks(config, parts, measured.sequence, measured.settings.numerics)
                               : cut_blocks(config, measured.cut, parts);
@@ -57,7 +57,7 @@ class RetunedStep {
     return schedules::summarize(schedules::simulate(plan_, profile.costs())).makespan;
   }
 
-  // Returns the attention and MLP blocks in order; the first includes the embedding, the last the head.
+  // Returns the attention and MLP blocks in order; the first includes the embedding, the last the head and what goes with it.
   std::vector<BlockSeconds> blocks() const {
     const BlockSecondsOfKinds kinds = measured_blocks(even_);
     std::vector<BlockSeconds> blocks;
@@ -66,11 +66,15 @@ class RetunedStep {
       to.input_grad += block.input_grad;
       to.weight_grad += block.weight_grad;
     };
-    for (const auto& part : parts_of_run(even_))
-      for (const Block& block : part)
-        if (is_of_layer(block.kind)) add(blocks.emplace_back(), kinds[static_cast<std::size_t>(block.kind)]);
+    bool ends = false;  // true for what goes with the head
+    for (const auto& part : parts_of_run(even_)) {
+      for (const Block& block : part) {
+        if (block.kind == BlockKind::embedding) continue;
+        ends |= !is_of_layer(block.kind);
+        add(ends ? blocks.back() : blocks.emplace_back(), kinds[static_cast<std::size_t>(block.kind)]);
+      }
+    }
     add(blocks.front(), kinds[static_cast<std::size_t>(BlockKind::embedding)]);
-    add(blocks.back(), kinds[static_cast<std::size_t>(BlockKind::head)]);
     return blocks;
   }
 

@@ -141,7 +141,7 @@ void read_profile_cut(const OptionValues& values, SimulateOptions& options) {
   if (options.plan || info)
     stages = {options.pp, options.chunks.value_or(info && !info->uses_costs ? info->default_chunks : 1)};
   options.cut = read_cut(values, stages);
-  const ModelConfig config = parse_hf_config(options.profile->config, "the profile's model");
+  const ModelConfig config = options.profile->measured_model();
   placing_errors(values.places(), [&] { cut_blocks(config, options.cut, static_cast<int>(options.cut.size())); });
 }
 

@@ -26,6 +26,7 @@ std::vector<std::string> fields(const StepProgress& progress) {
                                      : fmt::format("step {}", progress.step));
   if (progress.skipped) parts.push_back("skipped");
   parts.push_back(shown_loss(progress.loss));
+  if (progress.mtp_loss) parts.push_back(fmt::format("mtp loss {:.4f}", *progress.mtp_loss));
   if (progress.margin) parts.push_back(fmt::format("margin {:.3f}", *progress.margin));
   if (progress.accuracy) parts.push_back(fmt::format("accuracy {:.1f} %", 100 * *progress.accuracy));
   parts.push_back(progress.grad_norm ? fmt::format("grad norm {:.3f}", *progress.grad_norm) : "grad norm overflows");
@@ -47,6 +48,7 @@ std::vector<std::string> short_fields(const StepProgress& progress) {
   parts.push_back(progress.total > 0 ? fmt::format("{}/{}", progress.step, progress.total) : fmt::format("{}", progress.step));
   if (progress.skipped) parts.push_back("skipped");
   parts.push_back(shown_loss(progress.loss));
+  if (progress.mtp_loss) parts.push_back(fmt::format("mtp {:.3f}", *progress.mtp_loss));
   if (progress.margin) parts.push_back(fmt::format("margin {:.2f}", *progress.margin));
   parts.push_back(progress.grad_norm ? fmt::format("norm {:.3f}", *progress.grad_norm) : "norm overflows");
   parts.push_back(fmt::format("lr {:.1e}", progress.lr));

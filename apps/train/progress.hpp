@@ -13,6 +13,7 @@ namespace pipetrain {
 struct StepProgress {
   std::int64_t step = 0, total = 0;        // counts from 1; total 0: unknown
   std::optional<double> loss;              // nothing if no label counts
+  std::optional<double> mtp_loss;          // of a further prediction
   std::optional<double> margin, accuracy;  // of rewards, for a loss of preferences; accuracy 0 to 1
   double lr = 0;
   std::optional<double> grad_norm;   // nothing if it overflowed

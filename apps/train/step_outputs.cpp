@@ -29,6 +29,7 @@ StepProgress trained_progress(const StepMetrics& metrics, std::int64_t total, do
   progress.step = metrics.step;
   progress.total = total;
   progress.loss = metrics.loss;
+  progress.mtp_loss = metrics.mtp_loss;
   progress.margin = metrics.preference.margin;
   progress.accuracy = metrics.preference.accuracy;
   progress.grad_norm = metrics.grad_norm;
@@ -101,6 +102,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
   scalars.add("skipped", metrics.skipped ? 1.0 : 0.0);
   scalars.add("applied_steps",
               metrics.applied_steps ? std::optional(static_cast<double>(*metrics.applied_steps)) : std::nullopt);
+  scalars.add("mtp_loss", metrics.mtp_loss);
   scalars.add("aux_loss", metrics.aux_loss);
   scalars.add("z_loss", metrics.z_loss);
   scalars.add("expert_load_max", metrics.expert_load_max);

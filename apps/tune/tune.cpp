@@ -84,6 +84,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (hosts > 1) line += fmt::format("--nnodes {} --node-rank NODE --master HOST:29500 --token-file TOKEN ", hosts);
   line += "--model " + quoted_for_shell(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
+  if (options.request.config.mtp.is_trained()) line += fmt::format(" --mtp-loss {}", options.request.config.mtp.loss);
   if (options.adapter.wanted()) line += fmt::format(" --lora-rank {}", options.adapter.rank);
   if (options.adapter.targets != AdapterSettings{}.targets) line += " --lora-targets " + options.adapter.targets;
   const WeightForm form = options.request.config.base_form;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "actors/training/job/adapter_settings.hpp"
+#include "actors/training/job/further_settings.hpp"
 #include "actors/training/run/base_form.hpp"
 #include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
@@ -41,7 +42,10 @@ void read_tuned_model(const OptionValues& values, TuneOptions& options) {
   ModelConfig& config = options.request.config = named_model(options.model, values.integer("layers"));
   options.adapter.rank = values.integer("lora-rank").value_or(0);
   options.adapter.targets = values.text("lora-targets").value_or(options.adapter.targets);
-  placing_errors(values.places(), [&] { set_adapter(options.adapter, config); });
+  placing_errors(values.places(), [&] {
+    set_further_prediction(options.model, values.number("mtp-loss").value_or(0), config);
+    set_adapter(options.adapter, config);
+  });
   options.request.sequence = values.integer("seq-len").value_or(config.max_positions);
   if (options.request.sequence > config.max_positions)
     values.fail("seq-len",
@@ -258,6 +262,7 @@ OptionRows batch_rows() {
                     {.help = "a preset, a Hugging Face folder (its config.json is enough) or a model file of llm.c"}),
       shared_option(group, "layers"),
       shared_option(group, "seq-len", {"the model's most", "tokens of one sequence"}),
+      shared_option(group, "mtp-loss"),
       shared_option(group, "lora-rank"),
       shared_option(group, "lora-targets"),
       shared_option(group, "base-precision"),

@@ -5,13 +5,9 @@ namespace {
 
 constexpr float latent_norm_eps = 1e-6F;  // whatever the model's other norms have
 
-struct LocalProduct {
-  MatmulKind kind;
-  Tensor in, w, out;
-};
-// Multiplies rows that are on this rank.
-void multiply_own(Ops& ops, const LocalProduct& product) {
-  ops.gather_matmul({.kind = product.kind, .shard = product.in, .w = product.w, .full = product.in, .out = product.out});
+// Returns the first of this rank's rows, counted in the microbatch's tokens.
+std::int64_t first_own_row(const BlockContext& context) {
+  return context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
 }
 
 }  // namespace
@@ -23,12 +19,15 @@ struct LatentAttentionBlock::LatentSaved final : HeadsSaved {
   Tensor all_normed;  // [T, H], where queries come from the hidden state; without a shape elsewhere
   Latent query, key_value;
   Tensor rotated;  // [T, R]: the shared columns of the keys, before they rotate
+  LowRankAdapter::Saved compress_adapter, query_adapter, key_value_adapter;  // without tensors where there are none
 
   void relocate(const Relocation& moved) override {
     statistics.relocate(moved);
     query.relocate(moved);
     key_value.relocate(moved);
     for (Tensor* const view : {&input, &normed, &all_normed, &rotated}) moved.move(*view);
+    for (LowRankAdapter::Saved* const adapter : {&compress_adapter, &query_adapter, &key_value_adapter})
+      adapter->relocate(moved);
     HeadsSaved::relocate(moved);
   }
 };
@@ -39,7 +38,10 @@ LatentAttentionBlock::LatentAttentionBlock(const ModelConfig& config, const Bloc
       sizes_(*config.latent),
       interleaved_(config.rope.interleaved),
       latent_eps_(latent_norm_eps),
-      norm_(config) {}
+      norm_(config),
+      compress_(config, parameters.block, TensorRole::compress_weight, tp),
+      query_expand_(config, parameters.block, TensorRole::query_expand_weight, tp),
+      key_value_expand_(config, parameters.block, TensorRole::key_value_expand_weight, tp) {}
 
 std::unique_ptr<BlockCompute::Saved> LatentAttentionBlock::make_saved() const { return std::make_unique<LatentSaved>(); }
 
@@ -47,11 +49,9 @@ void LatentAttentionBlock::bind(const BoundTensors& tensors) {
   norm_.bind(tensors);
   attention_.bind(tensors);
   out_.bind(tensors);
-  compress_ = tensors.at(TensorRole::compress_weight);
   if (has_query_latent()) query_norm_ = tensors.at(TensorRole::latent_query_norm_weight);
   key_norm_ = tensors.at(TensorRole::latent_key_norm_weight);
-  query_expand_ = tensors.at(TensorRole::query_expand_weight);
-  key_value_expand_ = tensors.at(TensorRole::key_value_expand_weight);
+  for (AdaptedMatrix* const matrix : {&compress_, &query_expand_, &key_value_expand_}) matrix->bind(tensors);
 }
 
 LatentAttentionBlock::Latent LatentAttentionBlock::latent(const BlockContext& context, const Tensor& own,
@@ -78,7 +78,8 @@ void LatentAttentionBlock::compress(const BlockContext& context, const KeptMemor
   };
   saved.rotated = memory.results->allocate({tokens, sizes_.rotated}, context.dtype);
   const Tensor compressed = memory.results->allocate({rows, sizes_.compressed_columns()}, context.dtype);
-  multiply_own(context.ops, {MatmulKind::forward, saved.normed, compress_.weight, compressed});
+  compress_.forward(context, {.input = saved.normed, .output = compressed, .first_row = first_own_row(context)}, *memory.inputs,
+                    saved.compress_adapter);
   if (has_query_latent()) saved.query = latent(context, part_of(compressed, 0, sizes_.query_rank), query_norm_, memory);
   saved.key_value = latent(context, part_of(compressed, sizes_.query_rank, sizes_.key_value_rank), key_norm_, memory);
   const Tensor rotated = part_of(compressed, sizes_.query_rank + sizes_.key_value_rank, sizes_.rotated);
@@ -89,10 +90,10 @@ void LatentAttentionBlock::compress(const BlockContext& context, const KeptMemor
   context.ops.gather({.tp = context.tp, .shard = saved.normed, .full = saved.all_normed});
 }
 
-Tensor LatentAttentionBlock::queries(const BlockContext& context, const LatentSaved& saved, Arena& memory) const {
-  const Tensor queries = memory.allocate({context.tokens(), query_expand_.weight.rows()}, context.dtype);
+Tensor LatentAttentionBlock::queries(const BlockContext& context, Arena& kept, LatentSaved& saved) const {
+  const Tensor queries = context.workspace.allocate({context.tokens(), query_expand_.rows()}, context.dtype);
   const Tensor& from = has_query_latent() ? saved.query.all : saved.all_normed;
-  multiply_own(context.ops, {MatmulKind::forward, from, query_expand_.weight, queries});
+  query_expand_.forward(context, {.input = from, .output = queries}, kept, saved.query_adapter);
   return queries;
 }
 
@@ -105,9 +106,10 @@ void LatentAttentionBlock::attend(const BlockContext& context, const Tensor& inp
   const Tensor qkv = saved.attention.qkv = memory.results->allocate({context.tokens(), shape.packed_cols()}, context.dtype);
   {
     const ArenaScope scope(context.workspace);
-    const Tensor key_value = context.workspace.allocate({context.tokens(), key_value_expand_.weight.rows()}, context.dtype);
-    multiply_own(context.ops, {MatmulKind::forward, saved.key_value.all, key_value_expand_.weight, key_value});
-    context.ops.latent_heads(shape, {.q = queries(context, saved, context.workspace),
+    const Tensor key_value = context.workspace.allocate({context.tokens(), key_value_expand_.rows()}, context.dtype);
+    key_value_expand_.forward(context, {.input = saved.key_value.all, .output = key_value}, *memory.inputs,
+                              saved.key_value_adapter);
+    context.ops.latent_heads(shape, {.q = queries(context, *memory.inputs, saved),
                                      .key_value = key_value,
                                      .rotated = saved.rotated,
                                      .cos_sin = angles(context, context.rotary.full),
@@ -126,10 +128,10 @@ void LatentAttentionBlock::cached_forward(const BlockContext& context, const Cac
   SegmentShape shape = attention_.shape_of(context);
   shape.first_query = args.first, shape.keys += args.first;
   const Tensor heads = context.workspace.allocate({context.tokens(), shape.output_cols()}, context.dtype);
-  context.ops.cached_latent_attention(shape, {.q = queries(context, saved, context.workspace),
+  context.ops.cached_latent_attention(shape, {.q = queries(context, context.workspace, saved),
                                               .latent = saved.key_value.all,
                                               .rotated = saved.rotated,
-                                              .expand = key_value_expand_.weight,
+                                              .expand = key_value_expand_.merged(context),
                                               .cos_sin = context.rotary.full,
                                               .interleaved = interleaved_,
                                               .cache = args.cache,
@@ -139,14 +141,13 @@ void LatentAttentionBlock::cached_forward(const BlockContext& context, const Cac
 }
 
 // Every rank has the gradient through its own heads. Their sum over the ranks is divided by rows again, as the forward's are.
-Tensor LatentAttentionBlock::latent_backward(const BlockContext& context, const Tensor& output_grad, const BoundTensor& expand,
-                                             const BoundTensor& norm, WeightGradients& gradients, const Latent& latent) const {
-  gradients.add({.dy = output_grad, .x = latent.all, .dw = expand.grad});
+Tensor LatentAttentionBlock::latent_backward(const BlockContext& context, const Tensor& output_grad,
+                                             const AdaptedMatrix& expand, const BoundTensor& norm, WeightGradients& gradients,
+                                             const Latent& latent, const LowRankAdapter::Saved& adapter) const {
   const Tensor grad = context.workspace.allocate(latent.own.shape, context.dtype);
   const ArenaScope scope(context.workspace);
   const Tensor summed = context.workspace.allocate(latent.own.shape, context.dtype);
-  context.ops.matmul_scatter(
-      {.tp = context.tp, .kind = MatmulKind::input_grad, .in = output_grad, .w = expand.weight, .out = summed});
+  expand.backward(context, {.output_grad = output_grad, .input = latent.all, .input_grad = summed}, gradients, adapter);
   context.ops.rms_norm_backward({.dy = summed,
                                  .x = latent.own,
                                  .weight = norm.weight,
@@ -161,8 +162,8 @@ Tensor LatentAttentionBlock::expand_backward(const BlockContext& context, const 
   const std::int64_t tokens = context.tokens(), rows = context.shard_rows();
   const Tensor normed_grad = context.workspace.allocate({rows, norm_.hidden()}, context.dtype);
   const ArenaScope scope(context.workspace);
-  const Tensor query_grad = gradients.allocate({tokens, query_expand_.weight.rows()}, context.dtype),
-               key_value_grad = gradients.allocate({tokens, key_value_expand_.weight.rows()}, context.dtype),
+  const Tensor query_grad = gradients.allocate({tokens, query_expand_.rows()}, context.dtype),
+               key_value_grad = gradients.allocate({tokens, key_value_expand_.rows()}, context.dtype),
                compressed_grad = gradients.allocate({rows, sizes_.compressed_columns()}, context.dtype);
   const Tensor rotated_grad = context.workspace.allocate({tokens, sizes_.rotated}, DType::f32),
                own_rotated = context.workspace.allocate({rows, sizes_.rotated}, DType::f32);
@@ -177,20 +178,18 @@ Tensor LatentAttentionBlock::expand_backward(const BlockContext& context, const 
   const auto place = [&](const Tensor& part, std::int64_t first) {
     context.ops.copy_columns({.source = part, .target = compressed_grad, .target_begin = first, .count = part.cols()});
   };
-  if (has_query_latent()) place(latent_backward(context, query_grad, query_expand_, query_norm_, gradients, saved.query), 0);
-  place(latent_backward(context, key_value_grad, key_value_expand_, key_norm_, gradients, saved.key_value), sizes_.query_rank);
+  if (has_query_latent())
+    place(latent_backward(context, query_grad, query_expand_, query_norm_, gradients, saved.query, saved.query_adapter), 0);
+  place(latent_backward(context, key_value_grad, key_value_expand_, key_norm_, gradients, saved.key_value,
+                        saved.key_value_adapter),
+        sizes_.query_rank);
   place(own_rotated, sizes_.query_rank + sizes_.key_value_rank);
-  // Every rank has the whole matrix: under sequence parallelism each adds the gradient of its own tokens.
-  gradients.unannounced().add({.dy = compressed_grad, .x = saved.normed, .dw = compress_.grad});
-  multiply_own(context.ops, {MatmulKind::input_grad, compressed_grad, compress_.weight, normed_grad});
+  compress_.backward_own(context, {.output_grad = compressed_grad, .input = saved.normed, .input_grad = normed_grad},
+                         first_own_row(context), gradients, saved.compress_adapter);
   if (has_query_latent()) return normed_grad;
-  gradients.add({.dy = query_grad, .x = saved.all_normed, .dw = query_expand_.grad});
-  context.ops.matmul_scatter({.tp = context.tp,
-                              .kind = MatmulKind::input_grad,
-                              .in = query_grad,
-                              .w = query_expand_.weight,
-                              .residual = normed_grad,
-                              .out = normed_grad});
+  query_expand_.backward(
+      context, {.output_grad = query_grad, .input = saved.all_normed, .residual = normed_grad, .input_grad = normed_grad},
+      gradients, saved.query_adapter);
   return normed_grad;
 }
 

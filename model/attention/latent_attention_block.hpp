@@ -3,6 +3,7 @@
 // Each rank compresses its own rows, so that ranks exchange the latent vectors rather than hidden states.
 #pragma once
 
+#include "model/attention/adapted_matrix.hpp"
 #include "model/attention/self_attention.hpp"
 #include "model/blocks/norm.hpp"
 
@@ -34,12 +35,13 @@ class LatentAttentionBlock final : public SelfAttention {
   // Computes the norm's output, the latent vectors and the shared columns of the keys from saved.input.
   void compress(const BlockContext& context, const KeptMemory& memory, LatentSaved& saved) const;
   Latent latent(const BlockContext& context, const Tensor& own, const BoundTensor& norm, const KeptMemory& memory) const;
-  // Returns [T, Hq D]: the queries, before they rotate.
-  Tensor queries(const BlockContext& context, const LatentSaved& saved, Arena& memory) const;
+  // Returns [T, Hq D]: the queries, before they rotate. kept: lasts until the weight gradients have been computed.
+  Tensor queries(const BlockContext& context, Arena& kept, LatentSaved& saved) const;
   // Returns the gradient of this rank's rows of a latent vector before its norm, [Tr, rank], in the workspace. Adds the
   // gradient of the matrix that expands it, whose output has the gradient output_grad.
-  Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const BoundTensor& expand,
-                         const BoundTensor& norm, WeightGradients& gradients, const Latent& latent) const;
+  Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const AdaptedMatrix& expand,
+                         const BoundTensor& norm, WeightGradients& gradients, const Latent& latent,
+                         const LowRankAdapter::Saved& adapter) const;
   // Runs the backward from the gradient of qkv to that of the block's norm's output.
   Tensor expand_backward(const BlockContext& context, const Tensor& qkv_grad, WeightGradients& gradients,
                          const LatentSaved& saved) const;
@@ -49,7 +51,8 @@ class LatentAttentionBlock final : public SelfAttention {
   bool interleaved_;
   float latent_eps_;
   Norm norm_;
-  BoundTensor compress_, query_norm_, key_norm_, query_expand_, key_value_expand_;
+  BoundTensor query_norm_, key_norm_;
+  AdaptedMatrix compress_, query_expand_, key_value_expand_;
 };
 
 }  // namespace pipetrain

@@ -84,7 +84,7 @@ inline std::optional<AdapterTargets> find_adapter_targets(const ModelConfig& con
     module = module_of(parameter.name);
     modules += is_new ? 1 : 0;
     const std::int64_t rows = parameter.local[0];
-    if (const auto adapter = adapter_of(config.adapter, module, block.layer)) {
+    if (const auto adapter = adapter_of(config.adapter, module, block)) {
       if (is_new) {
         found.all.push_back({.role = roles->out[modules - 1],
                              .row = found.rows,

@@ -95,8 +95,8 @@ std::vector<const SequenceLosses::Saved*> earlier_slices(const BlockContext& con
 
 }  // namespace
 
-ChunkedHeadBlock::ChunkedHeadBlock(const ModelConfig& config, const TensorParallel& tp, int chunks)
-    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config), losses_(config.preference), chunks_(chunks) {
+ChunkedHeadBlock::ChunkedHeadBlock(const ModelConfig& config, const TensorParallel& tp, int chunks, bool has_norm)
+    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config, tp, has_norm), losses_(config.preference), chunks_(chunks) {
   assert(!config.classifies() && chunks >= 1);
 }
 

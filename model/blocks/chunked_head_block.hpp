@@ -16,8 +16,8 @@ namespace pipetrain {
 
 class ChunkedHeadBlock final : public BlockCompute {
  public:
-  // chunks: reduced if a rank has fewer tokens. Not for classification.
-  ChunkedHeadBlock(const ModelConfig& config, const TensorParallel& tp, int chunks);
+  // chunks: reduced if a rank has fewer tokens. Not for classification. has_norm: see HeadBlock.
+  ChunkedHeadBlock(const ModelConfig& config, const TensorParallel& tp, int chunks, bool has_norm = true);
 
   std::unique_ptr<Saved> make_saved() const override;
   void bind(const BoundTensors& tensors) override;

@@ -20,8 +20,8 @@ struct HeadSaved final : BlockCompute::Saved {
 
 }  // namespace
 
-HeadBlock::HeadBlock(const ModelConfig& config, const TensorParallel& tp)
-    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config), losses_(config.preference) {}
+HeadBlock::HeadBlock(const ModelConfig& config, const TensorParallel& tp, bool has_norm)
+    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config, tp, has_norm), losses_(config.preference) {}
 
 std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
 

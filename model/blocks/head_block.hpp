@@ -10,7 +10,8 @@ namespace pipetrain {
 
 class HeadBlock final : public BlockCompute {
  public:
-  HeadBlock(const ModelConfig& config, const TensorParallel& tp);
+  // has_norm: false for an input that is the output of the final norm.
+  HeadBlock(const ModelConfig& config, const TensorParallel& tp, bool has_norm = true);
 
   std::unique_ptr<Saved> make_saved() const override;
   void bind(const BoundTensors& tensors) override;

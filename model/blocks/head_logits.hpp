@@ -1,4 +1,4 @@
-// The logits of a head: a norm, the output matrix, and a divisor if the model has one.
+// The logits of a head: a norm, unless its input is normed already, the output matrix, and a divisor if the model has one.
 #pragma once
 
 #include "model/blocks/normed_projection.hpp"
@@ -7,8 +7,10 @@ namespace pipetrain {
 
 class HeadLogits {
  public:
-  explicit HeadLogits(const ModelConfig& config)
-      : projection_(config, {TensorRole::output_weight}), scale_(static_cast<float>(1 / config.logit_divisor)) {}
+  HeadLogits(const ModelConfig& config, const TensorParallel& tp, bool has_norm)
+      : projection_(config, {TensorRole::output_weight}, has_norm,
+                    LowRankAdapter::of(config, {BlockKind::head, 0}, TensorRole::output_weight, tp)),
+        scale_(static_cast<float>(1 / config.logit_divisor)) {}
   void bind(const BoundTensors& tensors) { projection_.bind(tensors); }
 
   // See NormedProjection.

@@ -54,18 +54,18 @@ void LowRankAdapter::drop_inputs(const BlockContext& context, const AdapterTarge
                                      .first_column = targets_.first_column});
 }
 
-void LowRankAdapter::lower(const BlockContext& context, const TensorParallel& tp, const Tensor& input,
+void LowRankAdapter::lower(const BlockContext& context, const TensorParallel& tp, const InputRows& input,
                            const Tensor& low) const {
   const auto multiply = [&](const Tensor& values, const Tensor& w, const Tensor& out) {
     context.ops.matmul_scatter({.tp = tp, .kind = MatmulKind::forward, .in = values, .w = w, .out = out});
   };
   if (!drops(context)) {
-    multiply(input, in_.weight, low);
+    multiply(input.values, in_.weight, low);
   } else {
     for (const AdapterTarget& target : targets_.all) {
       const ArenaScope scope(context.workspace);
-      const Tensor dropped = context.workspace.allocate(input.shape, context.dtype);
-      drop_inputs(context, target, {input}, dropped);
+      const Tensor dropped = context.workspace.allocate(input.values.shape, context.dtype);
+      drop_inputs(context, target, input, dropped);
       const bool is_all = target.rank == targets_.rank;
       const Tensor own = is_all ? low : context.workspace.allocate({low.rows(), target.rank}, context.dtype);
       multiply(dropped, first_of(target), own);
@@ -79,7 +79,7 @@ void LowRankAdapter::lower(const BlockContext& context, const TensorParallel& tp
 void LowRankAdapter::forward(const BlockContext& context, const TensorParallel& inputs, const ForwardArgs& args,
                              const Saved& saved) const {
   const ArenaScope scope(context.workspace);
-  lower(context, inputs, args.input, saved.low);
+  lower(context, inputs, {args.input, args.first_row}, saved.low);
   context.ops.matmul_scatter({.tp = one_rank,
                               .kind = MatmulKind::forward,
                               .in = saved.low,
@@ -141,7 +141,7 @@ void LowRankAdapter::add_second_grads(const Tensor& output_grad, const Tensor& l
 
 void LowRankAdapter::backward_columns(const BlockContext& context, const ColumnsBackwardArgs& args, WeightGradients& gradients,
                                       const Saved& saved) const {
-  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
+  const std::int64_t first = args.first_row.value_or(context.gathers() ? context.tp.shard_begin(context.tokens()) : 0);
   add_second_grads(args.output_grad, saved.low, gradients);
   const Tensor low = low_grad(context, context.tp, args.output_grad, args.input.rows(), gradients);
   find_input_grad(context, low, args.residual, {args.input_grad, first});

@@ -42,6 +42,7 @@ class LowRankAdapter {
     Tensor input;                         // [T, K]
     std::optional<Tensor> residual = {};  // as output; may be its memory
     Tensor output;                        // [T, N], or [Tr, N] of a row-parallel matrix: the product, plus the residual; output
+    std::int64_t first_row = 0;           // of the input, counted in the microbatch's tokens
   };
   // inputs: the ranks that divide the inputs' columns, those of a row-parallel matrix.
   void forward(const BlockContext& context, const TensorParallel& inputs, const ForwardArgs& args, const Saved& saved) const;
@@ -52,6 +53,8 @@ class LowRankAdapter {
     Tensor input;                         // [Tr, K], this rank's rows
     std::optional<Tensor> residual = {};  // [Tr, K]
     Tensor input_grad;                    // [Tr, K], output: the gradient through the adapters, plus the residual
+    // Of the input, counted in the microbatch's tokens; not given: as the ranks divide them.
+    std::optional<std::int64_t> first_row = {};
   };
   void backward_columns(const BlockContext& context, const ColumnsBackwardArgs& args, WeightGradients& gradients,
                         const Saved& saved) const;
@@ -87,7 +90,7 @@ class LowRankAdapter {
   void drop_inputs(const BlockContext& context, const AdapterTarget& target, const InputRows& input, const Tensor& out,
                    const std::optional<Tensor>& residual = {}) const;
   // low = the product of the inputs with A, summed over the ranks of tp, and scaled.
-  void lower(const BlockContext& context, const TensorParallel& tp, const Tensor& input, const Tensor& low) const;
+  void lower(const BlockContext& context, const TensorParallel& tp, const InputRows& input, const Tensor& low) const;
   // Returns the scaled product of the outputs' gradient with B, summed over the ranks of tp: `rows` rows of it.
   Tensor low_grad(const BlockContext& context, const TensorParallel& tp, const Tensor& output_grad, std::int64_t rows,
                   WeightGradients& gradients) const;

@@ -41,10 +41,12 @@ struct SliceArgs {
 struct ForwardArgs {
   // [T] i32 ids for the first chunk of the model, else as StageModel::hidden_shape(); must stay valid until B or I
   Tensor input;
-  Tensor targets;  // last chunk only: [T] i32; must stay valid until B or I
-  Tensor output;   // as StageModel::hidden_shape(); unused by the last chunk
+  // Last chunk only: [T] i32; must stay valid until B or I. With a further prediction [3 T]: the targets, the ids of the next
+  // tokens, and the targets of these.
+  Tensor targets;
+  Tensor output;  // as StageModel::hidden_shape(); unused by the last chunk
   // Last chunk only, written: [1] f64; for a preference loss, [batch, 2] f64: SequenceSums of this rank's part of each
-  // sequence.
+  // sequence; with a further prediction [2] f64, its sum second.
   Tensor loss_sum;
   // [T] i32: for each token, the position in its sample of the first token of its document, from which
   // attention and positions count; must stay valid until B or W. Without memory: a sample is one document.
@@ -68,6 +70,9 @@ struct ForwardArgs {
   std::optional<Tensor> preference_facts = {};
   // [routed blocks of the chunk, E] f32: see RouteArgs::bias. Without memory: none.
   Tensor expert_biases = {};
+  // For a further prediction, set by the chunk: [Tr, H], the final norm's output, which the block `mtp` writes and the head
+  // reads.
+  Tensor final_hidden = {};
 };
 
 struct BackwardArgs {
@@ -79,6 +84,9 @@ struct BackwardArgs {
   // [routed blocks of the chunk, E + 3] f64 +=: see RouteBackwardArgs::statistics. Without memory: not wanted.
   Tensor router_statistics = {};
   Tensor expert_biases = {};  // those of the forward
+  // For a further prediction, set by the chunk: [Tr, H], the gradient of final_hidden through the model's own prediction, which
+  // the head writes and the block `mtp` reads.
+  Tensor final_hidden_grad = {};
 };
 
 }  // namespace pipetrain

@@ -48,7 +48,7 @@ void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added)
 WeightGradients WeightGradients::of_part(bool first, bool last) const {
   WeightGradients part = *this;
   if (!first) part.accumulate_ = Accumulate::yes;
-  part.last_ = last;
+  part.last_ = last_ && last;
   return part;
 }
 

@@ -16,6 +16,18 @@ std::optional<AdapterRoles> adapter_roles(TensorRole matrix) {
       return AdapterRoles{mlp_in_adapter_in, mlp_in_magnitude, {mlp_in_adapter_out_1, mlp_in_adapter_out_2}};
     case mlp_out_weight:
       return AdapterRoles{mlp_out_adapter_in, mlp_out_magnitude, {mlp_out_adapter_out}};
+    case compress_weight:
+      return AdapterRoles{compress_adapter_in, {}, {compress_adapter_out_1, compress_adapter_out_2}};
+    case query_expand_weight:
+      return AdapterRoles{query_expand_adapter_in, {}, {query_expand_adapter_out}};
+    case key_value_expand_weight:
+      return AdapterRoles{key_value_expand_adapter_in, {}, {key_value_expand_adapter_out}};
+    case shared_in_weight:
+      return AdapterRoles{shared_in_adapter_in, {}, {shared_in_adapter_out_1, shared_in_adapter_out_2}};
+    case shared_out_weight:
+      return AdapterRoles{shared_out_adapter_in, {}, {shared_out_adapter_out}};
+    case output_weight:
+      return AdapterRoles{output_adapter_in, {}, {output_adapter_out}};
     case expert_in_weight:
       return AdapterRoles{expert_in_adapter_in, {}, {expert_in_adapter_out_1, expert_in_adapter_out_2}};
     case expert_out_weight:
@@ -25,9 +37,19 @@ std::optional<AdapterRoles> adapter_roles(TensorRole matrix) {
   }
 }
 
+bool is_adaptable(const TensorSpec& tensor) {
+  return adapter_roles(tensor.role) && (tensor.role != TensorRole::output_weight || tensor.name == "lm_head.weight");
+}
+
 std::string module_of(const std::string& weight) {
   constexpr std::string_view end = ".weight";
   return weight.substr(0, weight.size() - end.size());
+}
+
+std::optional<ModuleAdapter> adapter_of(const Adapter& adapter, std::string_view module, const Block& block) {
+  if (is_of_layer(block.kind)) return adapter_of(adapter, module, block.layer);
+  constexpr std::int64_t no_layer = -1;
+  return adapter.targets.empty() ? std::nullopt : adapter_of(adapter, module, no_layer);
 }
 
 std::vector<std::optional<AdaptableModule>> adaptable_modules(const std::vector<TensorSpec>& tensors) {
@@ -35,7 +57,7 @@ std::vector<std::optional<AdaptableModule>> adaptable_modules(const std::vector<
   std::optional<AdaptableModule> last;
   for (const TensorSpec& tensor : tensors) {
     std::optional<AdaptableModule> module;
-    if (adapter_roles(tensor.role)) {
+    if (is_adaptable(tensor)) {
       module = {module_of(tensor.name), tensor.role, 0, tensor.expert};
       if (last && last->matrix == module->matrix && last->expert == module->expert)
         module->number = last->number + (last->name == module->name ? 0 : 1);

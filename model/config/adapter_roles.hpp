@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config/tensor_spec.hpp"
@@ -15,16 +16,23 @@ namespace pipetrain {
 // matrix of the stack's first, second and third module. In a stack of experts' matrices, of each expert's modules.
 struct AdapterRoles {
   TensorRole in;
-  std::optional<TensorRole> magnitude;  // none for experts
+  std::optional<TensorRole> magnitude;  // none for experts, latent attention and the head
   std::array<TensorRole, 3> out;
 };
 // Returns nothing for a matrix that cannot have adapters.
 std::optional<AdapterRoles> adapter_roles(TensorRole matrix);
 
+// True for a matrix that can have an adapter. A head of classes is trained whole, and one that is the embeddings' table has
+// that one's name: neither is adaptable.
+bool is_adaptable(const TensorSpec& tensor);
+
 // Returns the name of the module whose weight this is: "model.layers.3.self_attn.q_proj".
 std::string module_of(const std::string& weight);
 
-// A matrix of attention or MLP as files have it, which may have an adapter.
+// Returns the adapter of a block's module; nothing if it has none. The head has one only if a target names it.
+std::optional<ModuleAdapter> adapter_of(const Adapter& adapter, std::string_view module, const Block& block);
+
+// A matrix as files have it, which may have an adapter.
 struct AdaptableModule {
   std::string name;  // "model.layers.3.self_attn.q_proj"
   TensorRole matrix;

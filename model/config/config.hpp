@@ -8,6 +8,7 @@
 
 #include "model/config/adapter.hpp"
 #include "model/config/experts.hpp"
+#include "model/config/further_prediction.hpp"
 #include "model/config/latent_attention.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
@@ -102,6 +103,7 @@ struct ModelConfig {
   std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed, and all rotate
   Experts experts;
   bool tied_embeddings = false;
+  FurtherPrediction mtp;
   double init_std = 0.02;
   // Settings of training rather than of the model, though config.json has them.
   DropoutRates dropout;
@@ -138,11 +140,15 @@ struct ModelConfig {
     if (attention.empty()) return {.window = window_of(layer)};
     return attention[static_cast<std::size_t>(layer) % attention.size()];
   }
+  // Returns the number of layers that the run computes: one more than `layers` with a further prediction.
+  std::int64_t computed_layers() const { return layers + (mtp.is_trained() ? 1 : 0); }
   std::int64_t routed_layers() const {
     std::int64_t routed = 0;
-    for (std::int64_t layer = 0; layer < layers; ++layer) routed += experts.routes(layer);
+    for (std::int64_t layer = 0; layer < computed_layers(); ++layer) routed += experts.routes(layer);
     return routed;
   }
+  // True when the model's last part uses the embedding's table too: for its head, or for a further prediction.
+  bool shares_table() const { return tied_embeddings || mtp.is_trained(); }
   // True when the layer's queries and keys rotate.
   bool rotates(std::int64_t layer) const {
     return positions == PositionKind::rotary &&
@@ -159,12 +165,12 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Tells whether the weights of one are weights of the other: equal but for what training drops, freezes and adds as adapters,
-// and for special tokens and what they mean to it.
+// Tells whether the weights of one are weights of the other: equal but for what training drops, freezes and adds as adapters or
+// as a further prediction, and for special tokens and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
 // Returns the model without adapters, all of it trained.
 ModelConfig base_model(ModelConfig config);
-// Returns the model of the first layers alone; layers: at most as many as it has.
+// Returns the model of the first layers alone, without a further prediction if it has more; layers: at most as many as it has.
 ModelConfig first_layers(ModelConfig config, std::int64_t layers);
 // Sets every dropout rate that the family's models have to this one.
 void set_dropout(ModelConfig& config, double rate);

@@ -14,7 +14,7 @@ void check(const ModelConfig& config, const Cut& cut, int parts) {
   if (std::ssize(cut) != parts)
     fail(fmt::format("cuts the model into {}, and the run has {} virtual stages (pp x chunks); give one number for each",
                      counted(std::ssize(cut), "part"), parts));
-  const std::int64_t blocks = 2 * config.layers;
+  const std::int64_t blocks = dealt_blocks(config);
   std::int64_t left = blocks;
   for (std::size_t v = 0; v < cut.size(); ++v) {
     if (cut[v] < 1) fail(fmt::format("virtual stage {} is to hold {} blocks; give each at least 1", v, cut[v]));
@@ -34,7 +34,10 @@ Cut cut_of(const std::vector<std::vector<Block>>& parts) {
   Cut cut;
   for (const auto& part : parts) {
     std::int64_t inner = 0;
-    for (const Block& block : part) inner += is_of_layer(block.kind);
+    for (const Block& block : part) {
+      if (block.kind == BlockKind::mtp) break;  // the blocks after it go with the head
+      inner += is_of_layer(block.kind);
+    }
     cut.push_back(inner);
   }
   return cut;

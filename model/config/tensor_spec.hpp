@@ -13,14 +13,17 @@ namespace pipetrain {
 
 // The role of a tensor in its block. Tensors of one block with the same role are stacked by rows into one matrix or vector.
 enum class TensorRole {
-  token_table,     // embedding: one row for each token of the vocabulary
-  position_table,  // embedding: one row for each position
-  norm_weight,     // of the norm that a block begins with
+  token_table,       // embedding: one row for each token of the vocabulary
+  next_token_table,  // mtp: the same table, which it looks the next tokens up in
+  position_table,    // embedding: one row for each position
+  norm_weight,       // of the norm that a block begins with
   norm_bias,
   query_norm_weight,  // attention: of the norm over each head's queries, one for all heads, or of that over all heads
   key_norm_weight,
   latent_query_norm_weight,  // latent attention: of the norm of the latent vector of queries, and of that of keys and values
   latent_key_norm_weight,
+  next_token_norm_weight,  // mtp: of the norm of the next token's embedding, and of that of the hidden state
+  hidden_norm_weight,
   output_norm_weight,  // attention and MLP: of the norm of what is added to the residual stream
   qkv_weight,          // attention: queries, keys and values, in this order
   qkv_bias,
@@ -41,6 +44,7 @@ enum class TensorRole {
   shared_in_weight,   // of the shared expert, gate and up
   shared_out_weight,
   shared_gate_weight,  // one row, whose product with a token is the logit of the shared expert's gate
+  join_weight,         // mtp: from the normed embedding and the normed hidden state, side by side, to the hidden size
   compress_weight,     // latent attention: to the latent vector of queries, and to that of keys and values with rotated columns
   query_expand_weight,      // of each head, from the latent vector of queries, or from the hidden state
   key_value_expand_weight,  // of each head, plain columns of the key, then the value
@@ -58,6 +62,20 @@ enum class TensorRole {
   mlp_in_adapter_out_2,
   mlp_out_adapter_in,
   mlp_out_adapter_out,
+  compress_adapter_in,
+  compress_adapter_out_1,
+  compress_adapter_out_2,
+  query_expand_adapter_in,
+  query_expand_adapter_out,
+  key_value_expand_adapter_in,
+  key_value_expand_adapter_out,
+  shared_in_adapter_in,
+  shared_in_adapter_out_1,
+  shared_in_adapter_out_2,
+  shared_out_adapter_in,
+  shared_out_adapter_out,
+  output_adapter_in,
+  output_adapter_out,
   expert_in_adapter_in,     // of each expert, those of gate and up; the experts in order
   expert_in_adapter_out_1,  // of each expert
   expert_in_adapter_out_2,
@@ -75,6 +93,12 @@ constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
          role == TensorRole::mlp_out_weight ||
          (role >= TensorRole::router_weight && role <= TensorRole::expert_out_adapter_out);
+}
+
+// True for tables with a row for each token of the vocabulary, for the head's matrix and for the second one of its adapter.
+constexpr bool is_of_words(TensorRole role) {
+  return role == TensorRole::token_table || role == TensorRole::next_token_table || role == TensorRole::output_weight ||
+         role == TensorRole::output_adapter_out;
 }
 
 // True for the weights of every norm and for the biases of layer norms.
@@ -105,7 +129,7 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,     // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
+  expert,     // what is trained of experts that are divided over ranks (ExpertPart); else it is dense, or adapter
   frozen,     // no gradient, no optimizer: weights that stay as they are
   adapter,    // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
   quantised,  // frozen matrices that are kept in ModelConfig::base_form
@@ -139,7 +163,7 @@ struct TensorSpec {
   // True for a tensor that every tensor-parallel rank holds and for which each computes the gradient of its own heads, or of
   // its own columns of the experts.
   bool shared = false;
-  bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
+  bool tied_copy = false;  // a use of the embedding's table by the model's last part, under the table's name
 
   std::int64_t elements() const { return shape.elements() / part.count * part.span; }
 };

@@ -112,7 +112,7 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
     out_adapter_->forward(context, {weighed_inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
   if (biases_) biases_->add_to_outputs(context, outputs, saved.order);
   const Tensor own_outputs = brought_back(context, outputs, saved);
-  const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved.shared)) : std::nullopt;
+  const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved_memory, saved.shared)) : std::nullopt;
   context.ops.sum_rows({.tp = context.tp,
                         .rows = own_outputs,
                         .places = saved.routing.places,

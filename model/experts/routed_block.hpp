@@ -26,7 +26,7 @@ class RoutedBlock final : public BlockCompute {
         in_adapter_(ExpertAdapter::of(config, block, TensorRole::expert_in_weight, tp)),
         out_adapter_(ExpertAdapter::of(config, block, TensorRole::expert_out_weight, tp)) {
     if (config.experts.biases) biases_.emplace();
-    if (config.experts.shared_intermediate > 0) shared_.emplace(config.experts.shared_gate);
+    if (config.experts.shared_intermediate > 0) shared_.emplace(config, block, tp);
   }
 
   std::unique_ptr<Saved> make_saved() const override;

@@ -11,12 +11,26 @@ void multiply_alone(Ops& ops, const PlainProduct& product) {
   ops.gather_matmul({.kind = product.kind, .shard = product.in, .w = product.w, .full = product.in, .out = product.out});
 }
 
+// Returns the context of operations on this rank's columns alone, whose results the ranks sum later.
+BlockContext own_share(const BlockContext& context) {
+  BlockContext own = context;
+  own.tp = {};
+  return own;
+}
+
 }  // namespace
+
+void SharedExpert::add_adapter(const BlockContext& context, const LowRankAdapter& adapter, const Tensor& in, const Tensor& out,
+                               const LowRankAdapter::Saved& saved) const {
+  adapter.forward(own_share(context), {}, {.input = in, .residual = out, .output = out}, saved);
+}
 
 void SharedExpert::bind(const BoundTensors& tensors) {
   in_ = tensors.at(TensorRole::shared_in_weight);
   out_ = tensors.at(TensorRole::shared_out_weight);
   if (has_gate_) gate_ = tensors.at(TensorRole::shared_gate_weight);
+  if (in_adapter_) in_adapter_->bind(tensors);
+  if (out_adapter_) out_adapter_->bind(tensors);
 }
 
 void SharedExpert::expand(const BlockContext& context, const Tensor& normed, const KeptMemory& memory, Saved& saved) const {
@@ -24,6 +38,10 @@ void SharedExpert::expand(const BlockContext& context, const Tensor& normed, con
   if (has_gate_) saved.gates = memory.results->allocate({tokens}, DType::f32);
   saved.projected = memory.results->allocate({tokens, in_.weight.rows()}, context.dtype);
   multiply_alone(context.ops, {MatmulKind::forward, normed, in_.weight, saved.projected});
+  if (in_adapter_ && !context.base_alone) {
+    in_adapter_->reserve(tokens, context.dtype, *memory.inputs, saved.in_adapter);
+    add_adapter(context, *in_adapter_, normed, saved.projected, saved.in_adapter);
+  }
   if (!has_gate_) return;
   const ArenaScope scope(context.workspace);
   const Tensor logits = context.workspace.allocate({tokens, 1}, DType::f32);
@@ -44,11 +62,16 @@ Tensor SharedExpert::gated(const BlockContext& context, const Tensor& inner, con
   return gated;
 }
 
-Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memory, Saved& saved) const {
+Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memory, Arena& results, Saved& saved) const {
   const Tensor output = context.workspace.allocate({context.tokens(), out_.weight.rows()}, DType::f32);
   const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
-  multiply_alone(context.ops, {MatmulKind::forward, gated(context, inner, saved, context.workspace), out_.weight, output});
+  const Tensor scaled = gated(context, inner, saved, context.workspace);
+  multiply_alone(context.ops, {MatmulKind::forward, scaled, out_.weight, output});
+  if (out_adapter_ && !context.base_alone) {
+    out_adapter_->reserve(context.tokens(), context.dtype, results, saved.out_adapter);
+    add_adapter(context, *out_adapter_, scaled, output, saved.out_adapter);
+  }
   return output;
 }
 
@@ -73,9 +96,18 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
   const ArenaScope scope(context.workspace);
   Arena& inner_memory = has_gate_ ? context.workspace : gradients.memory();  // W reads the product with the gates
   const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, inner_memory);
-  gradients.add({.dy = args.output_grad, .x = gated(context, inner, saved, gradients.memory()), .dw = out_.grad});
+  const Tensor scaled = gated(context, inner, saved, gradients.memory());
+  gradients.add({.dy = args.output_grad, .x = scaled, .dw = out_.grad});
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
   multiply_alone(context.ops, {MatmulKind::input_grad, args.output_grad, out_.weight, inner_grad});
+  if (out_adapter_)
+    out_adapter_->backward_rows(own_share(context),
+                                {.output_grad = args.output_grad,
+                                 .own_grad = args.output_grad,
+                                 .input = scaled,
+                                 .residual = inner_grad,
+                                 .input_grad = inner_grad},
+                                gradients, saved.out_adapter);
   if (has_gate_) {
     const Tensor gates_grad = context.workspace.allocate({context.tokens()}, DType::f32);
     context.ops.weigh_rows_backward(
@@ -85,6 +117,11 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
   context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
   gradients.add({.dy = saved.projected, .x = args.normed, .dw = in_.grad});
   multiply_alone(context.ops, {MatmulKind::input_grad, saved.projected, in_.weight, normed_grad});
+  if (in_adapter_)
+    in_adapter_->backward_columns(
+        own_share(context),
+        {.output_grad = saved.projected, .input = args.normed, .residual = normed_grad, .input_grad = normed_grad}, gradients,
+        saved.in_adapter);
   return normed_grad;
 }
 

@@ -4,28 +4,35 @@
 
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/kept_memory.hpp"
+#include "model/blocks/low_rank_adapter.hpp"
 
 namespace pipetrain {
 
 class SharedExpert {
  public:
   struct Saved {
-    Tensor gates;      // [T] f32; without a shape where there is no gate
-    Tensor projected;  // [T, 2I]
-    Tensor inner;      // [T, I]; without a shape if the backward computes it again
+    Tensor gates;                                   // [T] f32; without a shape where there is no gate
+    Tensor projected;                               // [T, 2I]
+    Tensor inner;                                   // [T, I]; without a shape if the backward computes it again
+    LowRankAdapter::Saved in_adapter, out_adapter;  // without tensors where there are no adapters
 
     void relocate(const Relocation& moved) {
       for (Tensor* const view : {&gates, &projected, &inner}) moved.move(*view);
+      in_adapter.relocate(moved);
+      out_adapter.relocate(moved);
     }
   };
 
-  explicit SharedExpert(bool has_gate) : has_gate_(has_gate) {}
+  SharedExpert(const ModelConfig& config, const Block& block, const TensorParallel& tp)
+      : has_gate_(config.experts.shared_gate),
+        in_adapter_(LowRankAdapter::of(config, block, TensorRole::shared_in_weight, tp)),
+        out_adapter_(LowRankAdapter::of(config, block, TensorRole::shared_out_weight, tp)) {}
   void bind(const BoundTensors& tensors);
 
   // Computes the gates and the first matrix's output from normed [T, H].
   void expand(const BlockContext& context, const Tensor& normed, const KeptMemory& memory, Saved& saved) const;
-  // Returns this rank's share of the gated output, [T, H] f32, in the workspace.
-  Tensor output(const BlockContext& context, const KeptMemory& memory, Saved& saved) const;
+  // Returns this rank's share of the gated output, [T, H] f32, in the workspace. results: lasts until the backward.
+  Tensor output(const BlockContext& context, const KeptMemory& memory, Arena& results, Saved& saved) const;
 
   struct BackwardArgs {
     Tensor output_grad;  // [T, H] of all ranks; must stay valid as long as WeightGradients requires, as must normed
@@ -44,7 +51,13 @@ class SharedExpert {
   void gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
                      WeightGradients& gradients, const Saved& saved) const;
 
+  // Computes out += the adapter's product with in, for this rank's columns. Every rank has all rows, so that adapters compute
+  // shares, too.
+  void add_adapter(const BlockContext& context, const LowRankAdapter& adapter, const Tensor& in, const Tensor& out,
+                   const LowRankAdapter::Saved& saved) const;
+
   bool has_gate_;
+  std::optional<LowRankAdapter> in_adapter_, out_adapter_;
   BoundTensor in_, out_, gate_;  // [2I, H], [H, I] and [1, H]
 };
 

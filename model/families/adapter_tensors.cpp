@@ -14,6 +14,11 @@
 namespace pipetrain {
 namespace {
 
+// True for the matrices of experts, of whose adapters each rank computes the part of its own columns.
+bool is_of_expert(const TensorSpec& tensor) {
+  return tensor.expert >= 0 || tensor.role == TensorRole::shared_in_weight || tensor.role == TensorRole::shared_out_weight;
+}
+
 // The matrix takes the inputs that the module's does. Ranks that divide the module's inputs divide the matrix's columns.
 TensorSpec first_matrix(const TensorSpec& tensor, const AdaptableModule& module, TensorRole role, std::int64_t rank) {
   const bool divides_inputs = tensor.split == (tensor.transposed ? Split::rows : Split::columns);
@@ -24,7 +29,7 @@ TensorSpec first_matrix(const TensorSpec& tensor, const AdaptableModule& module,
           .initialisation = Initialisation::input_uniform,
           .group = ParameterGroup::adapter,
           .expert = tensor.expert,
-          .shared = tensor.expert >= 0 && !divides_inputs};
+          .shared = is_of_expert(tensor) && !divides_inputs};
 }
 
 // The matrix has the rows of the module's, which are spread over ranks alike.
@@ -39,7 +44,7 @@ TensorSpec second_matrix(const TensorSpec& tensor, const AdaptableModule& module
           .initialisation = Initialisation::zeros,
           .group = ParameterGroup::adapter,
           .expert = tensor.expert,
-          .shared = tensor.expert >= 0 && !divides_outputs};
+          .shared = is_of_expert(tensor) && !divides_outputs};
 }
 
 // The magnitudes are spread over ranks as the rows of the module's matrix are.
@@ -63,7 +68,7 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
     const std::string* before = nullptr;  // a module of several parts is adapted once
     for (std::size_t i = 0; i < modules.size(); ++i) {
       if (!modules[i]) continue;
-      const auto adapter = adapter_of(config.adapter, modules[i]->name, block.layer);
+      const auto adapter = adapter_of(config.adapter, modules[i]->name, block);
       if (!adapter) continue;
       const bool is_first = before == nullptr || *before != modules[i]->name;
       add(tensors[i], *modules[i], *adapter_roles(modules[i]->matrix), adapter->rank, is_first);
@@ -101,7 +106,7 @@ void for_each_kind(const ModelConfig& config, const Visit& visit) {
 }
 
 std::optional<ModuleAdapter> adapter_of_module(const ModelConfig& config, const AdaptableModule& module, const Block& block) {
-  return adapter_of(config.adapter, module.name, block.layer);
+  return adapter_of(config.adapter, module.name, block);
 }
 
 // Products of all experts at once need equal adapters of all experts.
@@ -122,28 +127,44 @@ std::optional<TargetFault> find_unequal_experts(const ModelConfig& config) {
                      "all experts, such as gate_proj, with one rank and one alpha"};
 }
 
-// A shared expert's matrices have the names of the others', so that a target means both.
-std::optional<TargetFault> find_unbuilt_experts(const ModelConfig& config) {
-  if (!adapts_experts(config)) return {};
+// True when a module for which matches(role) holds has an adapter.
+template <class Matches>
+bool adapts(const ModelConfig& config, const Matches& matches) {
+  bool adapts = false;
+  if (config.adapter.exists())
+    for_each_kind(config, [&](const Block& block, const auto& modules) {
+      for (const auto& module : modules)
+        adapts |= module && matches(module->matrix) && adapter_of_module(config, *module, block).has_value();
+    });
+  return adapts;
+}
+
+std::optional<TargetFault> find_unbuilt_adapters(const ModelConfig& config) {
   const std::string target = config.adapter.targets.empty() ? "all" : targets_text(config);
-  if (config.experts.shared_intermediate > 0)
+  const auto lacks_magnitudes = [](TensorRole matrix) { return !adapter_roles(matrix)->magnitude; };
+  if (config.adapter.magnitudes && adapts(config, lacks_magnitudes))
     return TargetFault{target,
-                       "adapters of shared experts are not built yet; name matrices of attention, such as q_proj,v_proj"};
-  if (config.adapter.magnitudes)
-    return TargetFault{target,
-                       "adapters of routed experts have no magnitudes (DoRA); name matrices of attention, or leave them out"};
+                       "adapters of experts, of latent attention and of the head have no magnitudes (DoRA); name other "
+                       "matrices, such as o_proj, or leave them out"};
+  if (adapts_head(config) && config.trained.head)
+    return TargetFault{target, "the head is trained whole, so that it takes no adapter; leave out one of them"};
   return find_unequal_experts(config);
 }
 
 }  // namespace
 
 bool adapts_experts(const ModelConfig& config) {
-  bool adapts = false;
-  if (config.adapter.exists())
-    for_each_kind(config, [&](const Block& block, const auto& modules) {
-      for (const auto& module : modules) adapts |= module && module->expert >= 0 && adapter_of_module(config, *module, block);
-    });
-  return adapts;
+  using enum TensorRole;
+  return adapts(config, [](TensorRole matrix) { return matrix == expert_in_weight || matrix == expert_out_weight; });
+}
+
+bool adapts_shared_experts(const ModelConfig& config) {
+  using enum TensorRole;
+  return adapts(config, [](TensorRole matrix) { return matrix == shared_in_weight || matrix == shared_out_weight; });
+}
+
+bool adapts_head(const ModelConfig& config) {
+  return adapts(config, [](TensorRole matrix) { return matrix == TensorRole::output_weight; });
 }
 
 std::optional<TargetFault> find_target_fault(const ModelConfig& config) {
@@ -159,7 +180,7 @@ std::optional<TargetFault> find_target_fault(const ModelConfig& config) {
     return TargetFault{
         target, fmt::format("names no matrix of the model that can have an adapter; name some of {}", fmt::join(names, ", "))};
   }
-  return find_unbuilt_experts(config);
+  return find_unbuilt_adapters(config);
 }
 
 }  // namespace pipetrain

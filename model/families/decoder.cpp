@@ -205,6 +205,7 @@ std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& 
     case BlockKind::mlp:
       return mlp_tensors(config, prefix);
     case BlockKind::experts:  // a family with experts adds them: see routed_decoder.hpp
+    case BlockKind::mtp:      // and one with a further prediction its own: see further_decoder.hpp
       break;
     case BlockKind::head:
       return {norm_tensor(config, TensorRole::norm_weight, "model.norm.weight", config.hidden),

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "model/families/decoder.hpp"
+#include "model/families/further_decoder.hpp"
 #include "model/families/keys/layer_type_keys.hpp"
 #include "model/families/keys/rope_keys.hpp"
 #include "model/families/latent_decoder.hpp"
@@ -121,8 +122,7 @@ void read_deepseek_v3(const HfConfigReader& config, ModelConfig& model) {
   model.experts.normalised = config.flag_or("norm_topk_prob", true);
   model.rope.interleaved = config.flag_or("rope_interleave", true);
   read_groups(config, usual, model);
-  // The number of further layers that predict later tokens, which files have behind the others.
-  for (const char* const key : {"num_nextn_predict_layers", "num_mtp_layers"}) config.mentions(key);
+  read_further_prediction(config, model);
 }
 
 void write_deepseek_v3(const ModelConfig& config, Json& text) {
@@ -130,7 +130,7 @@ void write_deepseek_v3(const ModelConfig& config, Json& text) {
   text["topk_method"] = "noaux_tc";
   text["scoring_func"] = "sigmoid";
   text["rope_interleave"] = config.rope.interleaved;
-  text["num_nextn_predict_layers"] = 0;
+  text[further_layers_key] = config.mtp.layers;
 }
 
 ModelConfig deepseek_defaults(Family family) {
@@ -152,6 +152,8 @@ ModelConfig deepseek_v3_defaults() {
 
 std::vector<TensorSpec> deepseek_tensors(const ModelConfig& config, const Block& block) {
   if (block.kind == BlockKind::attention) return latent_attention_tensors(config, block);
+  if (block.kind == BlockKind::mtp) return further_prediction_tensors(config);
+  if (block.kind == BlockKind::head && config.mtp.is_trained()) return head_tensors_of_two(config);
   return routed_decoder_tensors(config, block, deepseek_names);
 }
 

@@ -91,6 +91,7 @@ ModelConfig deepseek_v3() {
   size.experts.scores.groups = 8;
   size.experts.scores.chosen_groups = 4;
   ModelConfig config = deepseek(Family::deepseek_v3, size, 1536, 1);
+  config.mtp.layers = 1;
   config.vocabulary = 129280;
   config.bos_id = 0;
   config.eos_ids = {1};

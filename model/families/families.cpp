@@ -60,6 +60,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.preference = b.preference;
   a.adapter = b.adapter;
   a.attention = b.attention;
+  a.mtp = b.mtp;
   return a == b;
 }
 

@@ -165,6 +165,7 @@ std::vector<TensorSpec> gpt2_tensors(const ModelConfig& config, const Block& blo
     case BlockKind::mlp:
       return gpt2_mlp_tensors(config, prefix);
     case BlockKind::experts:
+    case BlockKind::mtp:
       break;
     case BlockKind::head:
       add_norm(config, "transformer.ln_f", head);

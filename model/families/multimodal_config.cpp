@@ -16,7 +16,9 @@ namespace {
 
 constexpr const char* tie_key = "tie_word_embeddings";
 
-bool names_multimodal_model(const Json& config) {
+}  // namespace
+
+bool is_multimodal(const Json& config) {
   const Json *const type = config.find("model_type"), *const names = config.find("architectures");
   for (const FamilySpec& family : families()) {
     if (!family.multimodal) continue;
@@ -25,8 +27,6 @@ bool names_multimodal_model(const Json& config) {
   }
   return false;
 }
-
-}  // namespace
 
 Json read_text_config(const HfConfigReader& outer, const FamilySpec& family) {
   Json text = family.multimodal->text_defaults();
@@ -56,7 +56,7 @@ std::optional<Json> read_multimodal_config(const std::filesystem::path& folder) 
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return {};
   Json config = parse_json(read_text(file, most_config_bytes), {file.string()});
-  return names_multimodal_model(config) ? std::optional(std::move(config)) : std::nullopt;
+  return is_multimodal(config) ? std::optional(std::move(config)) : std::nullopt;
 }
 
 Json with_text_config(Json outer, const ModelConfig& model) {

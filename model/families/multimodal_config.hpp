@@ -20,6 +20,8 @@ Json read_text_config(const HfConfigReader& outer, const FamilySpec& family);
 // not known, and where both objects have the key tie_word_embeddings with different values.
 void read_outer_keys(const HfConfigReader& outer, const MultimodalSpec& spec, ModelConfig& model);
 
+// True when a folder's config.json is that of a multimodal model.
+bool is_multimodal(const Json& config);
 // Returns config.json of a folder whose model is multimodal; nothing for other models and where there is no such file. Throws
 // Error(input) naming the file.
 std::optional<Json> read_multimodal_config(const std::filesystem::path& folder);

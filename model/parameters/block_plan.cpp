@@ -63,7 +63,7 @@ BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp
     if (slice.local.elements() > 0) plan.pieces.push_back({slice, plan.stored.size() - 1});
   }
   for (StoredPlan& stored : plan.stored) {
-    const bool of_words = stored.role == TensorRole::token_table || stored.role == TensorRole::output_weight;
+    const bool of_words = is_of_words(stored.role);
     if (of_words) stored.shape = stored.shape.with(0, whole_vectors(stored.shape[0]));
   }
   return plan;

@@ -41,16 +41,20 @@ void sum_copied_grads(const std::vector<CopiedPart>& parts, const TensorParallel
     ops.sum_copies({.tp = tp, .values = part.gradient, .slice = part.slice, .slices = part.slices});
 }
 
+TensorRole tied_copy_role(const ModelConfig& config) {
+  return config.tied_embeddings ? TensorRole::output_weight : TensorRole::next_token_table;
+}
+
 TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads) {
   TiedGrads tied;
-  if (!config.tied_embeddings) return tied;
+  if (!config.shares_table()) return tied;
   if (const auto* table = find_tensor(layout, TensorRole::token_table)) tied.embedding = grad_of(*table, grads);
-  if (const auto* output = find_tensor(layout, TensorRole::output_weight)) tied.head = grad_of(*output, grads);
+  if (const auto* copy = find_tensor(layout, tied_copy_role(config))) tied.copy = grad_of(*copy, grads);
   return tied;
 }
 
 void sum_tied_grads(const TiedGrads& tied, Ops& ops) {
-  if (tied.has_embedding() && tied.has_head()) ops.add(tied.embedding, tied.head);
+  if (tied.has_embedding() && tied.has_copy()) ops.add(tied.embedding, tied.copy);
 }
 
 }  // namespace pipetrain

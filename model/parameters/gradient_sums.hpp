@@ -26,13 +26,16 @@ struct CopiedPart {
 void sum_copied_grads(const std::vector<CopiedPart>& parts, const TensorParallel& tp, Ops& ops);
 CopiedPart copied_part(const Parameter& parameter, const Tensor& gradient, const TensorParallel& tp);
 
-// The gradients of tied embeddings on one stage: views of `grads`, without elements if the stage lacks that end or nothing is
-// tied. The embedding's and the head's accumulator are added exactly once, in this order, before the norm.
+// The gradients of a table that both ends of the model use, on one stage: views of `grads`, without elements if the stage lacks
+// that end or nothing is shared. The embedding's accumulator and that of the other use, by the head or by a further prediction,
+// are added exactly once, in this order, before the norm.
 struct TiedGrads {
-  Tensor embedding, head;
+  Tensor embedding, copy;
   bool has_embedding() const { return embedding.shape.rank() > 0; }
-  bool has_head() const { return head.shape.rank() > 0; }
+  bool has_copy() const { return copy.shape.rank() > 0; }
 };
+// Returns the role of the table's other use (TensorSpec::tied_copy).
+TensorRole tied_copy_role(const ModelConfig& config);
 TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads);
 // For a stage with both ends: the sum goes into the embedding's accumulator. Two stages instead exchange copies of their
 // accumulators, and each adds the other's with Ops::add. Both give the same bits, because addition of two numbers commutes.

@@ -129,7 +129,7 @@ std::vector<TensorSpec> tensors_of_rank(const ModelConfig& config, const Block& 
     return tensor.expert >= 0 && !experts.holds(tensor.expert, config.experts.count);
   });
   for (TensorSpec& tensor : tensors)
-    if (tensor.expert >= 0 && tensor.group == ParameterGroup::dense) tensor.group = ParameterGroup::expert;
+    if (tensor.expert >= 0 && is_trained(tensor.group)) tensor.group = ParameterGroup::expert;
   return tensors;
 }
 
@@ -151,9 +151,14 @@ const StoredTensor* BlockParameters::find(TensorRole role) const {
 
 std::vector<Block> blocks_of(const ModelConfig& config) {
   std::vector<Block> blocks{{BlockKind::embedding, 0}};
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+  const auto add_layer = [&](std::int64_t layer) {
     blocks.push_back({BlockKind::attention, layer});
     blocks.push_back({config.experts.routes(layer) ? BlockKind::experts : BlockKind::mlp, layer});
+  };
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) add_layer(layer);
+  if (config.mtp.is_trained()) {
+    blocks.push_back({BlockKind::mtp, config.layers});
+    add_layer(config.layers);
   }
   blocks.push_back({BlockKind::head, 0});
   return blocks;

@@ -36,8 +36,8 @@ struct Parameter {
   bool decays = true;  // whether weight decay applies
   ParameterGroup group = ParameterGroup::dense;
   std::int64_t expert = -1;  // see TensorSpec
-  // True for the head's use of the embedding's weight, which has the embedding's name, so that it loads the
-  // same values. Only the embedding's own parameter is counted, saved and included in norms.
+  // True for the use of the embedding's weight by the model's last part (TensorSpec), which has the embedding's name, so that
+  // it loads the same values. Only the embedding's own parameter is counted, saved and included in norms.
   bool tied_copy = false;
 };
 

@@ -17,8 +17,6 @@ struct Placed {
   bool tied_copy;  // the second accumulator of a table on this stage
 };
 
-bool of_words(TensorRole role) { return role == TensorRole::token_table || role == TensorRole::output_weight; }
-
 // Returns the tensors in the order of the gradient arena.
 std::vector<Placed> placed_tensors(const ParameterLayout& layout) {
   std::vector<Placed> placed;
@@ -39,7 +37,7 @@ std::vector<Placed> placed_tensors(const ParameterLayout& layout) {
 
 bool goes_on(const Placed& before, const Placed& tensor) {
   if (before.chunk != tensor.chunk || before.vectors != tensor.vectors) return false;
-  if (of_words(before.tensor->role) || of_words(tensor.tensor->role)) return false;
+  if (is_of_words(before.tensor->role) || is_of_words(tensor.tensor->role)) return false;
   return tensor.vectors || before.block == tensor.block;
 }
 
@@ -149,7 +147,7 @@ std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas, 
       unit.cuts = table_of(units, unit).cuts;
     } else {
       cut(unit, cut_places(parameters, unit, cuts), surplus,
-          (has_copies && cuts == ShardCuts::norm_blocks) || of_words(begin.tensor->role));
+          (has_copies && cuts == ShardCuts::norm_blocks) || is_of_words(begin.tensor->role));
     }
     units.push_back(std::move(unit));
   }

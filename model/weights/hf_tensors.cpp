@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -146,6 +147,14 @@ void HfTensors::split_experts(const ExpertNames& names) {
   }
 }
 
+void HfTensors::set_layers_apart(std::int64_t first) {
+  for (const auto& [name, location] : tensors_) {
+    const std::int64_t layer = layer_of(name, names_.layers);
+    if (layer >= first && predicts_further(*this, names_.layers, layer)) other_parts_.emplace(name, location);
+  }
+  for (const auto& [name, location] : other_parts_) tensors_.erase(name);
+}
+
 // Gives the language model's tensors the names that they have in the files of a language model.
 void HfTensors::separate_parts(const MultimodalSpec& spec) {
   const auto is_other_part = [&](std::string_view name) {
@@ -177,6 +186,18 @@ std::string HfTensors::name_in_files(const std::string& name) const {
   if (language_names_ == nullptr) return name;
   if (auto outside = with_beginning(name, own_model, language_names_->model)) return *outside;
   return with_beginning(name, own_head, language_names_->head).value_or(name);
+}
+
+std::int64_t layer_of(const std::string& name, const std::string& prefix) {
+  if (!name.starts_with(prefix)) return -1;
+  std::int64_t layer = -1;
+  const char* const end_of_name = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), end_of_name, layer);
+  return error == std::errc() && end != end_of_name && *end == '.' ? layer : -1;
+}
+
+bool predicts_further(const HfTensors& tensors, const std::string& prefix, std::int64_t layer) {
+  return tensors.find(fmt::format("{}{}.eh_proj.weight", prefix, layer)) != nullptr;
 }
 
 // Files that were saved from a model without its head omit the prefix of the tensors' names ("transformer.", "model.").

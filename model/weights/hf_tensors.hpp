@@ -43,13 +43,16 @@ class HfTensors {
 
   // Returns the tensors of the model, by name. In the folder of a multimodal model these are those of its language model.
   const std::map<std::string, Location>& all() const noexcept { return tensors_; }
-  // Returns the tensors of a multimodal model's other parts, by their names in the files; none for other models.
+  // Returns the tensors of a multimodal model's other parts, and those that set_layers_apart() has moved, by their names in the
+  // files; none for other models.
   const std::map<std::string, Location>& other_parts() const noexcept { return other_parts_; }
   // Returns the name that the files give a tensor of the model, or would give it.
   std::string name_in_files(const std::string& name) const;
   // Returns null if there is none.
   const Location* find(const std::string& name) const;
   void forget(const std::string& name) { tensors_.erase(name); }
+  // Moves the tensors of layers from `first` on that predict later tokens to the other parts.
+  void set_layers_apart(std::int64_t first);
   // Adds a second name for a tensor, unless the name is taken.
   void add_name(const std::string& name, const Location& location) { tensors_.emplace(name, location); }
 
@@ -78,5 +81,10 @@ class HfTensors {
   std::map<std::string, Location> tensors_, other_parts_;
   const LanguageModelNames* language_names_ = nullptr;  // of a multimodal model
 };
+
+// Returns the number of the layer that the name of a tensor gives, behind `prefix`; -1 where it gives none.
+std::int64_t layer_of(const std::string& name, const std::string& prefix);
+// True for a layer of the files that predicts a token after the next one (FurtherPrediction).
+bool predicts_further(const HfTensors& tensors, const std::string& prefix, std::int64_t layer);
 
 }  // namespace pipetrain

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
@@ -24,14 +22,6 @@ namespace pipetrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns the N of "model.layers.N.", else -1.
-std::int64_t layer_of(const std::string& name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return -1;
-  std::int64_t layer = -1;
-  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
-  return error == std::errc() && end != name.data() + name.size() && *end == '.' ? layer : -1;
-}
 
 // Returns "tensor NAME", or "tensor NAME and 8 more".
 std::string tensor_and_more(const std::string& name, std::size_t count) {
@@ -60,6 +50,8 @@ class HfWeights : public WeightSource {
     if (is_nf4(config.base_form)) packed_.emplace(tensors_);
     if (new_head_) tensors_.forget(names_.head);
     check_tensors(config);
+    for (const SharedCopy& copy : shared_copies(config)) known_.insert(copy.name);
+    collect([&] { check_shared_copies(config, tensors_); });
     check_nothing_is_left(config, cut);
     collect([&] { tensors_.check_coverage(); });
   }
@@ -151,15 +143,16 @@ class HfWeights : public WeightSource {
     }
   }
 
-  // Checks that the files hold nothing that the model would leave unread, except the layers that were cut off on purpose.
+  // Checks that the files hold nothing that the model would leave unread, except layers that were cut off on purpose, and those
+  // of a further prediction that the run does not train.
   void check_nothing_is_left(const ModelConfig& config, const LayerCut& cut) const {
     std::vector<std::string> foreign;
     std::vector<std::pair<std::int64_t, std::string>> beyond;
     for (const auto& [name, location] : tensors_.all()) {
       if (known_.contains(name) || tensors_.is_recomputed(name)) continue;
       const std::int64_t layer = layer_of(name, names_.layers);
-      if (layer >= config.layers && predicts_further(layer)) continue;
-      if (layer < config.layers) {
+      if (layer >= config.computed_layers() && predicts_further(tensors_, names_.layers, layer)) continue;
+      if (layer < config.computed_layers()) {
         foreign.push_back(name);
       } else {
         beyond.emplace_back(layer, name);
@@ -169,10 +162,6 @@ class HfWeights : public WeightSource {
       collect([&] { refuse_foreign_tensor(*tensors_.find(name), faults_ ? 1 : foreign.size()); });
     if (!beyond.empty() && !cut.wanted)
       collect([&] { refuse_layers(config, std::min_element(beyond.begin(), beyond.end())->second, beyond.size(), cut); });
-  }
-  // True for a layer of DeepSeek-V3 that predicts a token after the next one, and is not built. Hugging Face does not read it.
-  bool predicts_further(std::int64_t layer) const {
-    return tensors_.find(fmt::format("{}{}.eh_proj.weight", names_.layers, layer)) != nullptr;
   }
   [[noreturn]] static void refuse_foreign_tensor(const HfTensors::Location& location, std::size_t count) {
     throw Error(ErrorKind::input,
@@ -210,7 +199,9 @@ class CheckpointWeights : public WeightSource {
  public:
   // new_head: may be null, see hf_weights().
   CheckpointWeights(const fs::path& folder, std::unique_ptr<WeightSource> new_head) : new_head_(std::move(new_head)) {
-    weights_ = piecewise_weights(read_hf_config(folder), rank_files(folder));
+    ModelConfig config = read_hf_config(folder);
+    if (config.mtp.layers > 0) config.mtp.loss = 1;  // a checkpoint says so only if its run trained the further layer
+    weights_ = piecewise_weights(config, rank_files(folder));
     if (!weights_)
       throw Error(ErrorKind::input, fmt::format("{}: its files hold no weights; take another checkpoint", folder.string()));
   }

@@ -24,7 +24,7 @@ class MergedWeights : public WeightSource {
         Origin& origin = origins_[tensor.name];
         origin.is_trained |= is_trained(tensor.group);
         origin.is_transposed = tensor.transposed;
-        if (adapter_roles(tensor.role)) origin.adapter = adapter_of(config.adapter, module_of(tensor.name), block.layer);
+        if (is_adaptable(tensor)) origin.adapter = adapter_of(config.adapter, module_of(tensor.name), block);
       }
     }
   }

@@ -11,7 +11,9 @@
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "model/config/hf_config_text.hpp"
+#include "model/families/further_decoder.hpp"
 #include "model/families/multimodal_config.hpp"
+#include "model/weights/piecewise_weights.hpp"
 
 namespace pipetrain {
 namespace {
@@ -60,6 +62,19 @@ std::string other_parts(const std::vector<MultimodalParts::Part>& found, const s
   return "";
 }
 
+ModelConfig model_of(const Json& config, const fs::path& folder) {
+  return parse_hf_config(config.dump({.replace = true}), (folder / "config.json").string());
+}
+
+// Returns config.json of a folder that says that it has further layers, in the type of other tensors.
+std::optional<Json> config_of_further_layers(const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  if (!has_file(file) || !rank_files(folder).empty() || !has_weight_files(folder)) return {};
+  Json config = parse_json(read_text(file, most_config_bytes), {file.string()});
+  if (config.contains("quantization_config") || model_of(config, folder).mtp.layers == 0) return {};
+  return config;
+}
+
 std::shared_ptr<const MultimodalParts> open_recorded(const fs::path& checkpoint, const fs::path& moved_to) {
   const PartsRecord record = read_record(checkpoint / multimodal_file);
   const fs::path folder = moved_to.empty() ? record.folder : moved_to;
@@ -92,9 +107,12 @@ bool MultimodalParts::Part::operator==(const Part& other) const {
 }
 
 MultimodalParts::MultimodalParts(const fs::path& folder, Json config)
-    : folder_(fs::absolute(folder)),
-      config_(std::move(config)),
-      tensors_(spec_of(parse_hf_config(config_.dump({.replace = true}), (folder / "config.json").string()).family), folder) {
+    : folder_(fs::absolute(folder)), config_(std::move(config)), tensors_(spec_of(model_of(config_, folder).family), folder) {
+  if (!pipetrain::is_multimodal(config_)) {
+    const ModelConfig model = model_of(config_, folder);
+    further_layers_ = model.mtp.layers;
+    tensors_.set_layers_apart(model.layers);
+  }
   for (const auto& [name, location] : tensors_.other_parts()) {
     const SafetensorsReader::Entry& entry = location.file->entries().at(location.name);
     Checksum sum;
@@ -106,6 +124,12 @@ MultimodalParts::MultimodalParts(const fs::path& folder, Json config)
 }
 
 Json MultimodalParts::config(const ModelConfig& language_model, SavedType type) const {
+  if (further_layers_ > 0) {
+    Json own = parse_json(hf_config_text(language_model), {"config.json"}, {.values = 0});
+    for (const char* key : {"torch_dtype", "dtype"}) own[key] = transformers_name(type);
+    own[further_layers_key] = further_layers_;
+    return own;
+  }
   Json outer = with_text_config(config_, language_model);
   const bool says_type = outer.contains("torch_dtype") || outer.contains("dtype");
   // Otherwise transformers would round the language model's weights to the type that they had.
@@ -141,8 +165,11 @@ std::string MultimodalParts::record() const {
 std::shared_ptr<const MultimodalParts> multimodal_parts(const fs::path& model, const fs::path& moved_to) {
   if (has_file(model / multimodal_file)) return open_recorded(model, moved_to);
   auto config = read_multimodal_config(model);
-  if (!config || !has_weight_files(model)) return nullptr;
-  return std::make_shared<MultimodalParts>(model, std::move(*config));
+  if (config && !has_weight_files(model)) return nullptr;
+  if (!config) config = config_of_further_layers(model);
+  if (!config) return nullptr;
+  auto parts = std::make_shared<MultimodalParts>(model, std::move(*config));
+  return parts->is_multimodal() || !parts->parts().empty() ? parts : nullptr;
 }
 
 }  // namespace pipetrain

@@ -1,5 +1,6 @@
-// The parts of a multimodal model besides its language model, such as the vision tower. Training leaves them unchanged, and
-// saved models get them as they are: the tensors byte for byte, and what config.json says of them.
+// The parts of a multimodal model besides its language model, such as the vision tower, or the layers of a language model that
+// predict later tokens, where the run does not train them (FurtherPrediction). Training leaves them unchanged, and saved models
+// get them as they are: the tensors byte for byte, and what config.json says of them.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,11 @@ class MultimodalParts {
     bool operator==(const Part& other) const;
   };
 
-  // Opens the folder of a multimodal model and reads the parts' tensors. config: that of the folder. Throws Error(input).
+  // Opens the folder and reads the parts' tensors. config: that of the folder. Throws Error(input).
   MultimodalParts(const std::filesystem::path& folder, Json config);
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
+  bool is_multimodal() const noexcept { return further_layers_ == 0; }
   const std::vector<Part>& parts() const noexcept { return parts_; }
   // Returns config.json of the whole model, with this language model, whose weights are saved in this type.
   Json config(const ModelConfig& language_model, SavedType type) const;
@@ -46,13 +48,14 @@ class MultimodalParts {
  private:
   std::filesystem::path folder_;  // absolute
   Json config_;
+  std::int64_t further_layers_ = 0;  // that config.json gives; 0 for a multimodal model
   HfTensors tensors_;
   std::vector<Part> parts_;
 };
 
-// Returns the parts of a stored model; null for a model that is not multimodal or has no weights. Those of a checkpoint are
-// read from the folder that it records, or from `moved_to`, where that is not empty. Throws Error(input), also where that
-// folder's parts are not those that the checkpoint records.
+// Returns the parts of a stored model; null for a model that has none, or no weights, and where the files are in 8 bits with
+// scales, which saved models are not. Those of a checkpoint are read from the folder that it records, or from `moved_to`, where
+// that is not empty. Throws Error(input), also where that folder's parts are not those that the checkpoint records.
 std::shared_ptr<const MultimodalParts> multimodal_parts(const std::filesystem::path& model,
                                                         const std::filesystem::path& moved_to = {});
 

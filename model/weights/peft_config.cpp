@@ -245,9 +245,11 @@ std::vector<std::string> modules_to_save(const ModelConfig& config) {
 std::vector<std::string> target_names(const ModelConfig& config) {
   if (!config.adapter.targets.empty()) return config.adapter.targets;
   std::set<std::string> names;
-  for (const BlockCount& counted : block_counts(config))
+  for (const BlockCount& counted : block_counts(config)) {
+    if (!is_of_layer(counted.block.kind)) continue;
     for (const auto& module : adaptable_modules(spec_of(config.family).tensors(config, counted.block)))
       if (module) names.insert(last_part(module->name));
+  }
   return {names.begin(), names.end()};
 }
 

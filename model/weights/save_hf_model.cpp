@@ -14,6 +14,7 @@
 #include "model/weights/multimodal_parts.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
+#include "model/weights/tied_head.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -75,14 +76,16 @@ std::string config_text(const ModelConfig& config, const ModelFolderOptions& opt
   if (options.multimodal) {
     text = options.multimodal->config(config, options.type);
   } else {
-    text = parse_json(hf_config_text(config), {"config.json"}, {.values = 0});
+    ModelConfig saved = config;
+    if (!config.mtp.is_trained()) saved.mtp = {};  // the folder has no tensors of it
+    text = parse_json(hf_config_text(saved), {"config.json"}, {.values = 0});
     for (const char* key : {"torch_dtype", "dtype"}) text[key] = transformers_name(options.type);
   }
   return text.dump({.indent = 2, .replace = true}) + "\n";
 }
 
-// A tensor of the folder: either one of logical_tensors(), or several neighbours that form a stack, or one of another part of a
-// multimodal model.
+// A tensor of the folder: either one of logical_tensors(), or another copy of one (shared_copies()), or several neighbours that
+// form a stack, or one of another part of a multimodal model.
 struct SavedTensor {
   FileTensor stored;
   std::size_t logical = 0;  // the first
@@ -94,6 +97,7 @@ struct SavedTensor {
 // multiple of its elements' size.
 std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const ModelFolderOptions& options) {
   std::vector<SavedTensor> before, tensors, after;
+  const std::vector<SharedCopy> copies = shared_copies(config);
   std::size_t next = 0;
   for (const NamedShape& tensor : logical_tensors(config)) {
     const std::size_t logical = next++;
@@ -107,6 +111,9 @@ std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const ModelFol
     }
     tensors.push_back({.stored = file_tensor(tensor, options.type), .logical = logical});
     if (options.multimodal) tensors.back().stored.name = options.multimodal->name_in_files(tensor.name);
+    for (const SharedCopy& copy : copies)
+      if (copy.of == tensor.name)
+        tensors.push_back({.stored = file_tensor({copy.name, tensor.shape}, options.type), .logical = logical});
   }
   if (!options.multimodal) return tensors;
   for (const MultimodalParts::Part& part : options.multimodal->parts())

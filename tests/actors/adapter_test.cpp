@@ -73,6 +73,10 @@ TEST_CASE("adapters follow PEFT's trajectory where ranks divide batches, states 
   layouts.back().slices = 2;
   layouts.push_back({2, 1, 1, 2});
   layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
+  for (const int stage : {0, 1, 3}) {
+    layouts.push_back({2, 2, 2, 1, "zb-h1"});
+    layouts.back().ep = 2, layouts.back().zero = stage;
+  }
   layouts.push_back({2, 1, 1, 1, "gpipe"});
   layouts.back().activations = 1;
   for (const Layout& layout : layouts) {
@@ -126,7 +130,7 @@ TEST_CASE("adapters with dropout, and of different ranks and scales, train alike
 
 TEST_CASE("adapters of routed experts follow their trajectories, to the bit the same over pp and schedules",
           "[golden][adapters][experts]") {
-  const std::string name = GENERATE("mixtral", "olmoe");
+  const std::string name = GENERATE("mixtral", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v3_experts");
   const Reference reference = golden_adapter_reference(name);
   const auto steps = static_cast<std::int64_t>(reference.loss.size());
   for (const int tp : {1, 2}) {
@@ -145,7 +149,8 @@ TEST_CASE("adapters of routed experts follow their trajectories, to the bit the 
 
 TEST_CASE("adapters of routed experts follow their trajectories where ranks divide batches and states",
           "[golden][adapters][experts]") {
-  const Reference reference = golden_adapter_reference("mixtral");
+  const std::string name = GENERATE("mixtral", "qwen2_moe", "deepseek_v3", "deepseek_v3_experts");
+  const Reference reference = golden_adapter_reference(name);
   const auto steps = static_cast<std::int64_t>(reference.loss.size());
   std::vector<Layout> layouts{{2, 1, 2, 1}, {1, 2, 1, 2}, {1, 4, 1, 2}};
   layouts[1].sequence_parallel = false;
@@ -159,6 +164,6 @@ TEST_CASE("adapters of routed experts follow their trajectories where ranks divi
   layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
   for (const Layout& layout : layouts) {
     INFO(to_string(layout));
-    check_golden(run(golden_adapter_job("mixtral", layout), steps), reference);
+    check_golden(run(golden_adapter_job(name, layout), steps), reference);
   }
 }

@@ -41,7 +41,7 @@ TinyRun routed_run(const Layout& layout) {
 TEST_CASE("replicas that divide the experts follow the golden trajectory, to the bit the same over pp and schedules",
           "[golden][experts]") {
   const std::string name = GENERATE("mixtral_tiny", "qwen2_moe_tiny", "qwen3_moe_tiny", "olmoe_tiny", "gpt_oss_tiny",
-                                    "deepseek_v2_groups_tiny", "deepseek_v3_tiny");
+                                    "deepseek_v2_groups_tiny", "deepseek_v3_tiny", "deepseek_v3_mtp_tiny");
   const Reference reference = golden_reference(name);
   const auto steps = static_cast<std::int64_t>(reference.loss.size());
   for (const Layout& layout : {with_expert_parts(2, {1, 1, 2, 2}), with_expert_parts(2, {1, 2, 2, 1}),

@@ -13,7 +13,7 @@ std::string family_under_test() {
   return GENERATE("qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny", "gemma3_tiny", "smollm3_tiny",
                   "granite_tiny", "olmo2_tiny", "phi3_tiny", "phi3_longrope_tiny", "seed_oss_tiny", "mixtral_tiny",
                   "qwen2_moe_tiny", "qwen3_moe_tiny", "olmoe_tiny", "gpt_oss_tiny", "deepseek_v2_tiny",
-                  "deepseek_v2_groups_tiny", "deepseek_v3_tiny");
+                  "deepseek_v2_groups_tiny", "deepseek_v3_tiny", "deepseek_v3_mtp_tiny");
 }
 
 // The ways of keeping a stage's state outside of its device.

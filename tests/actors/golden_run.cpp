@@ -108,6 +108,7 @@ Reference losses_and_norms(const nlohmann::json& golden) {
   for (const auto& step : golden.at("steps")) {
     reference.loss.push_back(step.at("loss"));
     reference.grad_norm.push_back(step.at("grad_norm"));
+    if (step.contains("mtp_loss")) reference.mtp_loss.push_back(step.at("mtp_loss"));
     if (step.contains("aux_loss")) reference.aux_loss.push_back(step.at("aux_loss"));
   }
   return reference;
@@ -118,6 +119,8 @@ Reference losses_and_norms(const nlohmann::json& golden) {
 TrainJob golden_job(const std::string& name, const Layout& layout) {
   TrainJob job;
   job.config = read_hf_config(golden_folder(name));
+  if (const auto reference = trajectory(name); reference.contains("mtp"))
+    job.config.mtp.loss = reference.at("mtp").at("weight");
   job.initial.weights = hf_weights(job.config, golden_folder(name));
   if (const fs::path adapter = golden_folder(name) / "adapter"; fs::exists(adapter)) add_golden_adapter(adapter, job);
   DatasetOptions data;
@@ -174,6 +177,7 @@ RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(T
     const StepReport report = run_step(trainer);
     record.loss.push_back(report.loss);
     record.grad_norm.push_back(report.grad_norm);
+    if (report.mtp_loss) record.mtp_loss.push_back(*report.mtp_loss);
     if (report.aux_loss) record.aux_loss.push_back(*report.aux_loss);
     record.learning_rate.push_back(report.learning_rate);
     record.tokens.push_back(report.tokens);
@@ -217,10 +221,12 @@ Reference golden_adapter_reference(const std::string& name) { return losses_and_
 void check_golden(const RunRecord& record, const Reference& reference) {
   REQUIRE(record.loss.size() == reference.loss.size());
   REQUIRE(record.aux_loss.size() == reference.aux_loss.size());
+  REQUIRE(record.mtp_loss.size() == reference.mtp_loss.size());
   for (std::size_t step = 0; step < reference.loss.size(); ++step) {
     INFO("step " << step + 1);
     CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
     CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
+    if (!reference.mtp_loss.empty()) CHECK(std::abs(record.mtp_loss[step] / reference.mtp_loss[step] - 1) <= 2e-5);
     if (!reference.aux_loss.empty()) CHECK(std::abs(record.aux_loss[step] / reference.aux_loss[step] - 1) <= 2e-5);
   }
   if (reference.weights.empty()) return;

@@ -40,6 +40,7 @@ std::string to_string(const Layout& layout);
 struct RunRecord {
   std::vector<double> loss, grad_norm, learning_rate;
   std::vector<double> aux_loss;  // of models with routed experts
+  std::vector<double> mtp_loss;  // of a further prediction
   std::vector<std::int64_t> tokens;
   std::map<std::string, std::vector<float>> weights;  // full tensors after the last step
   bool operator==(const RunRecord&) const = default;
@@ -66,6 +67,7 @@ std::string refusal(const TrainJob& job);
 struct Reference {
   std::vector<double> loss, grad_norm;
   std::vector<double> aux_loss;  // of models with routed experts
+  std::vector<double> mtp_loss;  // of a further prediction
   std::map<std::string, std::vector<float>> weights;
 };
 Reference golden_reference(const std::string& name);

@@ -4,7 +4,8 @@ Usage: python -P make_expert_adapters.py FOLDER [NAME...]   (FOLDER is tests/gol
 
 Writes FOLDER/adapters/NAME as make_adapters.py does. transformers 5 keeps a layer's experts in one parameter, whose adapter in PEFT
 has one first matrix for gate and up together, so that PEFT cannot train the separate ones: here they are added to the parameters,
-through which transformers' own model runs. Before anything is written, PEFT loads the files, and its logits must agree to 1e-6.
+through which transformers' own model runs. Before anything is written, PEFT loads the files, and its logits must agree to 1e-6;
+but of SHARED, since PEFT with transformers 5 leaves out the adapters of dense MLPs and shared experts that have the experts' names.
 aux_loss is the balancing loss of each sequence by itself, over the tokens of all routed layers, the mean over the step's sequences.
 """
 import json
@@ -18,13 +19,26 @@ import torch
 import torch.nn.functional as F
 import transformers
 
+sys.path.append(str(pathlib.Path(__file__).parent))  # not for peft, which would take the folder bitsandbytes for a package
+import make_experts  # noqa: E402
+
+sys.path.pop()
+
 STEPS = 4
 ADAM = dict(lr=1e-2, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0)
+NAMES = ("gate_proj", "up_proj", "down_proj")
+LATENT = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"]
 # Name: the model, its adapter's rank, alpha and modules, and the names of experts' modules and their block in files.
 CASES = {
     "mixtral": ("mixtral_tiny", 2, 4, ["q_proj", "v_proj", "w1", "w2", "w3"], ("w1", "w3", "w2"), "block_sparse_moe"),
+    "qwen2_moe": ("qwen2_moe_tiny", 2, 4, ["k_proj", "gate_proj", "up_proj", "down_proj"], NAMES, "mlp"),
+    "deepseek_v2": ("deepseek_v2_tiny", 3, 6, ["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "lm_head"], NAMES, "mlp"),
+    "deepseek_v3": ("deepseek_v3_tiny", 2, 4, LATENT + ["o_proj", "lm_head"], NAMES, "mlp"),
+    "deepseek_v3_experts": ("deepseek_v3_tiny", 2, 4, LATENT + ["gate_proj", "up_proj", "down_proj"], NAMES, "mlp"),
     "olmoe": ("olmoe_tiny", 3, 3, ["o_proj", "gate_proj", "up_proj", "down_proj"], ("gate_proj", "up_proj", "down_proj"), "mlp"),
 }
+
+SHARED = ("qwen2_moe", "deepseek_v3_experts")
 
 
 def load(path):
@@ -42,7 +56,7 @@ class Adapter:
         self.matrices = {}
         for name, value in self.base.items():
             leaf = name.split(".")[-2]
-            if leaf in self.targets:
+            if leaf in self.targets and value.dim() == 2:
                 self.add(name.removesuffix(".weight"), *value.shape)
             elif leaf == "experts":
                 layer = ".".join(name.split(".")[:3])
@@ -87,6 +101,12 @@ class Adapter:
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
+def router_loss(out, choices, config, sequences):
+    """The balancing loss, whose coefficient is 0 in models of DeepSeek, which do not return their routers' logits."""
+    if getattr(out, "router_logits", None) is None: return make_experts.balance(choices.found, config.model_type == "deepseek_v3")
+    return balance(out.router_logits, config, sequences)
+
+
 def balance(router_logits, config, sequences):
     experts = getattr(config, "num_experts", None) or config.num_local_experts
     total = 0
@@ -116,7 +136,8 @@ def make(root, name):
         for m in matrices: m.data = m.data.float().double()
     rows = [json.loads(line)["input_ids"] for line in open(root / base / "train.jsonl")]
     batch = json.loads((root / base / "trajectory.json").read_text())["global_batch"]
-    coefficient = model.config.router_aux_loss_coef
+    coefficient, choices = getattr(model.config, "router_aux_loss_coef", 0.0), make_experts.Choices(model)
+    more = dict(output_router_logits=True) if coefficient > 0 else {}
     trained = [m for matrices in adapter.matrices.values() for m in matrices]
     optimizer = torch.optim.AdamW(trained, lr=ADAM["lr"], betas=ADAM["betas"], eps=ADAM["eps"], weight_decay=ADAM["weight_decay"])
     made = dict(model=base, source=f"peft {peft.__version__}, transformers {transformers.__version__}, torch {torch.__version__}, "
@@ -124,10 +145,12 @@ def make(root, name):
     adapter.save(root / "adapters" / name / "adapter")
     for step in range(min(STEPS, len(rows) // batch)):
         ids = torch.tensor(rows[step * batch:(step + 1) * batch])
-        out = torch.func.functional_call(model, adapter.parameters(), kwargs=dict(input_ids=ids[:, :-1], output_router_logits=True))
-        if step == 0: print(name, "PEFT's logits differ by", check_with_peft(root / base, adapter, ids[:, :-1], out.logits.detach()))
+        choices.found.clear()
+        out = torch.func.functional_call(model, adapter.parameters(), kwargs=dict(input_ids=ids[:, :-1], **more))
+        if step == 0 and name not in SHARED:
+            print(name, "PEFT's logits differ by", check_with_peft(root / base, adapter, ids[:, :-1], out.logits.detach()))
         loss = F.cross_entropy(out.logits.reshape(-1, out.logits.shape[-1]), ids[:, 1:].reshape(-1))
-        aux = balance(out.router_logits, model.config, batch)
+        aux = router_loss(out, choices, model.config, batch)
         optimizer.zero_grad()
         (loss + coefficient * aux).backward()
         norm = torch.nn.utils.clip_grad_norm_(trained, ADAM["clip"])

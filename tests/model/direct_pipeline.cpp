@@ -170,10 +170,10 @@ void DirectPipeline::exchange_tied_grads(Rank& rank) {
   };
   for (Stage& stage : rank.stages) {
     if (tied(stage).has_embedding()) embedding = &stage;
-    if (tied(stage).has_head()) head = &stage;
+    if (tied(stage).has_copy()) head = &stage;
   }
   if (embedding == head) return;  // one stage, or nothing is tied
-  const Tensor mine = tied(*embedding).embedding, other = tied(*head).head;
+  const Tensor mine = tied(*embedding).embedding, other = tied(*head).copy;
   const Buffer copy = poisoned(*rank.device, mine.bytes());
   std::memcpy(copy.data(), mine.data, mine.bytes());
   embedding->ops->add(mine, other);

@@ -262,7 +262,7 @@ TEST_CASE("tied gradients are added once, into the embedding's", "[optimizer]") 
   const Arenas before(layout);
   const TiedGrads tied = tied_grads(layout, config, Arenas::tensor(arenas.grads));
   REQUIRE(tied.has_embedding());
-  REQUIRE(tied.has_head());
+  REQUIRE(tied.has_copy());
   sum_tied_grads(tied, *arenas.ops);
   arenas.synchronize();
   const Parameter& table = layout.parameters.front();

@@ -193,18 +193,34 @@ void verify_weights_of_checkpoint(const fs::path& folder) {
 
 ModelConfig read_checkpoint_config(const fs::path& checkpoint) {
   ModelConfig config = read_hf_config(checkpoint);
+  if (config.mtp.layers > 0) config.mtp.loss = 1;
   std::error_code ignored;
   return fs::exists(checkpoint / peft_config_file, ignored) ? with_peft_config(std::move(config), checkpoint) : config;
 }
 
+namespace {
+
+// The configuration of a run has further layers only if the run trains them.
+void check_further_prediction(const fs::path& checkpoint, const ModelConfig& stored, const ModelConfig& config) {
+  const bool had = stored.mtp.layers > 0;
+  if (had == config.mtp.is_trained()) return;
+  throw Error(ErrorKind::input, {"mtp-loss", fmt::format("{}", config.mtp.loss)},
+              fmt::format("{} was made {} a further prediction; {}, or begin a new run from its weights", checkpoint.string(),
+                          had ? "with" : "without", had ? "give the weight of its loss" : "leave it out"));
+}
+
+}  // namespace
+
 InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifest& manifest, const ModelConfig& config,
                              std::shared_ptr<const WeightSource> base) {
-  if (!same_model(read_hf_config(checkpoint), config)) {
+  const ModelConfig stored = read_hf_config(checkpoint);
+  if (!same_model(stored, config)) {
     throw Error(
         ErrorKind::input,
         fmt::format("{}: this checkpoint is of another model; give the model, and the number of layers, it was made with",
                     checkpoint.string()));
   }
+  check_further_prediction(checkpoint, stored, config);
   check_adapters(checkpoint, manifest, config, base.get());
   const TrainedParts &had = manifest.state.trained, &wanted = config.trained;
   if ((wanted.blocks && !had.blocks) || (wanted.embeddings && !had.embeddings) || (wanted.head && !had.head))

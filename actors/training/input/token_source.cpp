@@ -40,6 +40,18 @@ std::vector<int> replicas_of(const std::vector<TokenSource::Receiver>& first, co
   return replicas;
 }
 
+// Fills the rows of a further prediction, behind those of inputs and targets. The next token of a sequence's last is its
+// target; where that does not count it is 0, whose prediction counts as little.
+void fill_further(std::int32_t* rows, std::int64_t tokens, std::int64_t sequence) {
+  const std::int32_t *const ids = rows, *const targets = rows + tokens;
+  std::int32_t *const next_ids = rows + 2 * tokens, *const next_targets = rows + 3 * tokens;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const bool is_last = (token + 1) % sequence == 0, counts = targets[token] != not_counted;
+    next_ids[token] = counts ? targets[token] : is_last ? 0 : ids[token + 1];
+    next_targets[token] = is_last ? not_counted : targets[token + 1];
+  }
+}
+
 // target: the ranges of each sample, sample after sample.
 void copy_stretches(Stream& stream, const Samples& samples, const std::vector<Stretch>& stretches, const Tensor& target) {
   if (length_of(stretches) == samples.sequence) return stream.copy(target.data, samples.tokens, target.bytes());
@@ -66,17 +78,18 @@ std::vector<TokenSource::LaneStream> TokenSource::make_streams(const std::vector
 }
 
 TokenSource::TokenSource(std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
-                         const std::vector<Receiver>& last, int slices)
+                         const std::vector<Receiver>& last, int slices, bool further)
     : samples_(std::move(samples)),
       replicas_(replicas_of(first, last)),
       slices_(slices),
+      rows_(further ? 4 : 2),
       most_tokens_(samples_->batch().microbatch * samples_->dataset().sequence_length()),
       steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches) * replicas_.size(), 0),
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {
   Device& host = *(first.empty() ? last : first).front().device;
-  staging_ =
-      host.allocate_host(2 * steps_.size() * static_cast<std::size_t>(most_tokens_) * sizeof(std::int32_t), "tokens in flight");
+  staging_ = host.allocate_host(steps_.size() * static_cast<std::size_t>(rows_ * most_tokens_) * sizeof(std::int32_t),
+                                "tokens in flight");
 }
 
 void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
@@ -85,16 +98,20 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
   const std::int64_t samples = samples_->batch().microbatch, sequence = tokens_of(step.step) / samples;
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
     const Staged staged = read(step.step, streams[lane].source, microbatch / slices_);
-    const std::int32_t* tokens = staged.data + (inputs ? 0 : staged.tokens);
     Stream& stream = *streams[lane].stream;
     Tensor& tensor = slot.lanes[lane].tensor;
     const ContextPart& part = streams[lane].part;
     const SequenceSlices passing{part, sequence / part.size, slices_};
     const int slice = microbatch % slices_;
     const std::vector<Stretch> stretches = stretches_of(passing.part(slice), passing.count(slice));
-    tensor.shape = {samples * length_of(stretches)};
+    const std::int64_t rows = inputs ? 1 : rows_ - 1, own_tokens = samples * length_of(stretches);
+    tensor.shape = {rows * own_tokens};
     wait_until_free(stream, slot, lane);
-    copy_stretches(stream, {tokens, sequence, samples}, stretches, tensor);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int32_t* const tokens = staged.data + (inputs ? 0 : row + 1) * staged.tokens;
+      const Tensor part = tensor.row_range(row * own_tokens, (row + 1) * own_tokens);
+      copy_stretches(stream, {tokens, sequence, samples}, stretches, part);
+    }
     mark_ready(stream, slot, lane);
     // The callback keeps the events until the stream has used them.
     stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});
@@ -110,14 +127,15 @@ void TokenSource::look_ahead(const StepInfo& filled) {
 
 TokenSource::Staged TokenSource::read(std::int64_t step, std::size_t source, int microbatch) {
   const std::size_t place = place_of(step, source, microbatch);
-  auto* const data = static_cast<std::int32_t*>(staging_.data()) + 2 * static_cast<std::int64_t>(place) * most_tokens_;
+  auto* const data = static_cast<std::int32_t*>(staging_.data()) + rows_ * static_cast<std::int64_t>(place) * most_tokens_;
   const std::int64_t tokens = tokens_of(step);
   if (steps_[place] == step) return {data, tokens};
   steps_[place] = 0;
   const auto begin = ReadTimes::Clock::now();
   const auto count = static_cast<std::size_t>(tokens);
-  samples_->read({step, replicas_[source], microbatch}, tokens / samples_->batch().microbatch, {data, count},
-                 {data + tokens, count});
+  const std::int64_t sequence = tokens / samples_->batch().microbatch;
+  samples_->read({step, replicas_[source], microbatch}, sequence, {data, count}, {data + tokens, count});
+  if (rows_ > 2) fill_further(data, tokens, sequence);
   steps_[place] = step;
   read_times_.add(step, begin, ReadTimes::Clock::now());
   return {data, tokens};

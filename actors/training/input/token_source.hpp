@@ -23,9 +23,9 @@ class TokenSource : public InputSource {
   };
   // first: the ranks of the first virtual stage, which get tokens; last: those of the last, which get targets.
   // Microbatches are counted in slices of their sequences, see schedules::Plan; where ranks share sequences (cp > 1),
-  // all slices have the same length.
+  // all slices have the same length. further: the last ranks get three rows: targets, next tokens and further targets.
   TokenSource(std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first, const std::vector<Receiver>& last,
-              int slices = 1);
+              int slices = 1, bool further = false);
 
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
   // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
@@ -34,7 +34,8 @@ class TokenSource : public InputSource {
   ReadTimes& read_times() { return read_times_; }
 
  private:
-  // The inputs of a microbatch, then its targets: `tokens` of each.
+  // The inputs of a microbatch, then its targets, and with a further prediction the next tokens and their targets: `tokens` of
+  // each.
   struct Staged {
     const std::int32_t* data = nullptr;
     std::int64_t tokens = 0;
@@ -54,8 +55,9 @@ class TokenSource : public InputSource {
   std::shared_ptr<const StepSamples> samples_;
   std::vector<int> replicas_;  // of the receivers, each once
   int slices_;                 // of each microbatch
+  std::int64_t rows_;          // of numbers for each token: see Staged
   std::int64_t most_tokens_;   // of a microbatch
-  // The source of the copies, by place: inputs, then targets. A microbatch of a replica has two places, for odd and even steps,
+  // The source of the copies, by place: see Staged. A microbatch of a replica has two places, for odd and even steps,
   // because it may be read while the step before still copies its own.
   Buffer staging_;
   std::vector<std::int64_t> steps_;                       // by place: the step whose samples are there; 0 for none

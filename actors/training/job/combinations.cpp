@@ -44,6 +44,13 @@ struct CombinationTable {
       excluded(loss_chunks, classification,
                "chunks keep the logits of a vocabulary small, and a classifier has few logits; leave it out"),
 
+      excluded(further_prediction, classification, "a model that classifies predicts no tokens; leave it out"),
+      excluded(further_prediction, preferences, "preferences compare whole completions; use loss lm, or leave it out"),
+      not_built(further_prediction, isolated_documents,
+                "further predictions that end with their document are not built yet; use pack documents, or leave it out"),
+      {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
+      not_built(further_prediction, adapters, "adapters beside a further prediction are not built yet; leave it out"),
+
       excluded(preferences, classification, "preferences compare texts, and the model's head gives classes; use loss lm"),
       excluded(preferences, dropout,
                "preferences compare log-probabilities, which dropout would draw at random; use dropout 0"),
@@ -56,9 +63,6 @@ struct CombinationTable {
                 "forward passes of preferences run between steps, so no step begins early; turn it off"),
       not_built(experts, isolated_documents,
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
-      not_built(
-          expert_parallel, expert_adapters,
-          "adapters of experts that ranks divide are not built yet; use ep 1, or name matrices of attention in lora-targets"),
       not_built(sigmoid_router, router_z_loss,
                 "the z-loss of routers of sigmoids is not built yet; use moe-z-loss 0, and moe-bias-rate or moe-aux-loss"),
       not_built(sigmoid_router, half_precision,
@@ -74,6 +78,12 @@ struct CombinationTable {
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
 
       not_built(adapters, fp8, "adapters in fp8 are not built yet; use bf16"),
+      {head_adapters, {}, DeviceKind::cuda, "adapters of the head are not built for GPUs yet; name matrices of layers", true},
+      {shared_adapters,
+       {},
+       DeviceKind::cuda,
+       "adapters of shared experts are not built for GPUs yet; name matrices of attention, such as q_proj",
+       true},
       excluded(
           expert_adapters, adapter_dropout,
           "PEFT drops no inputs of experts, whose matrices it adapts as one parameter; use lora-dropout 0, or name matrices "

@@ -108,6 +108,8 @@ struct FeatureTable {
          return asked_if(
              std::any_of(layers.begin(), layers.end(), [](const AttentionSight& sight) { return sight.is_sparse(); }));
        }},
+      {further_prediction, "{mtp-loss}", "mtp-loss",
+       [](const Run& run) { return asked_if(run.job.config.mtp.is_trained(), fmt::format("{}", run.job.config.mtp.loss)); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",
@@ -143,6 +145,10 @@ struct FeatureTable {
        }},
       {expert_adapters, "adapters of routed experts", "lora-targets",
        [](const Run& run) { return asked_if(adapts_experts(run.job.config)); }},
+      {shared_adapters, "adapters of shared experts", "lora-targets",
+       [](const Run& run) { return asked_if(adapts_shared_experts(run.job.config)); }},
+      {head_adapters, "adapters of the head", "lora-targets",
+       [](const Run& run) { return asked_if(adapts_head(run.job.config)); }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

@@ -47,7 +47,7 @@ void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
   };
   check(ActionKind::reduce_grads, end.reduce_grads, "sum gradients over replicas", "it belongs to dp > 1 or cp > 1");
   check(ActionKind::sum_replicated, end.sum_replicated, "sum what tensor-parallel ranks replicate", "it belongs to tp > 1");
-  check(ActionKind::sum_tied, end.sum_tied, "sum tied weights' gradients", "it belongs to a model with tied embeddings");
+  check(ActionKind::sum_tied, end.sum_tied, "sum tied weights' gradients", "it belongs to a model whose ends share a table");
   check(ActionKind::norm, true, "norm", "every step ends with N and O");
   check(ActionKind::optimizer, true, "optimizer", "every step ends with N and O");
 }
@@ -72,7 +72,7 @@ Plan with_moves(const TrainJob& job, const Plan& plan) {
 Plan plan_of(const TrainJob& job) {
   const schedules::EndOfStep end{job.batch.dp > 1 || job.layout.cp > 1,
                                  has_partial_gradients(job.config, job.layout.tp, job.layout.sequence_parallel),
-                                 job.config.tied_embeddings};
+                                 job.config.shares_table()};
   if (!job.layout.plan) {
     const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches),
                                          job.layout.slices};

@@ -131,6 +131,9 @@ SettingRows adapter_rows() {
 
 SettingRows expert_rows() {
   return {
+      {"mtp-loss", "X",
+       "of DeepSeek-V3: weight of the loss of its further layer, which predicts the token after the next one (multi-token prediction); 0: leave the layer as it is",
+       number<&Run::model, &ModelSettings::mtp_loss>(), compared},
       {"moe-aux-loss", "X",
        "of models with routed experts: coefficient of the loss that balances their loads over each sequence; 0: none",
        number<&Run::model, &ModelSettings::balance_loss>(), compared, "what the model's config.json says"},

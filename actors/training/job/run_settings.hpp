@@ -68,6 +68,7 @@ struct ModelSettings {
   std::optional<double> balance_loss, z_loss;
   std::optional<bool> balance_by_layer;
   RouterRules router_rules;
+  double mtp_loss = 0;   // the weight of a further prediction's loss; 0: none
   TrainedParts trained;  // the others stay as they are
   // The type of frozen matrices; not given: as the folder has them, or the type that operations read.
   std::optional<BasePrecision> base_precision;

@@ -16,7 +16,7 @@ std::size_t unit_with(const std::vector<ShardUnit>& units, std::size_t offset) {
 
 bool is_table(const ParameterLayout& layout, const ShardUnit& unit) {
   const BlockKind kind = layout.blocks[unit.block].block.kind;
-  return kind == BlockKind::embedding || kind == BlockKind::head;
+  return kind == BlockKind::embedding || kind == BlockKind::mtp || kind == BlockKind::head;
 }
 
 UnitSlots::Slots UnitSlots::slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch) {

@@ -52,7 +52,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       reach_(world_, planned),
       cuts_(mesh()),
       passes_copies_(job.keeps_copies && loses_states_with_process(planned_mesh(mesh(), planned), divides_states(job))) {
-  make_groups(job.config.tied_embeddings);
+  make_groups(job.config.shares_table());
   if (passes_copies_ && channel) make_buddy_group(channel->control());
 }
 

@@ -17,7 +17,8 @@ namespace {
 Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
   const bool tokens =
       kind == InputKind::activation && setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
-  if (kind == InputKind::target || tokens) return {setup.shape.tokens()};
+  if (kind == InputKind::target) return {(setup.config.mtp.is_trained() ? 3 : 1) * setup.shape.tokens()};
+  if (tokens) return {setup.shape.tokens()};
   return hidden;
 }
 

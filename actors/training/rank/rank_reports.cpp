@@ -6,10 +6,15 @@
 
 namespace pipetrain {
 
-std::int64_t losses_of_microbatch(const ModelConfig& config, std::int64_t batch) { return config.preference ? 2 * batch : 1; }
+std::int64_t losses_of_microbatch(const ModelConfig& config, std::int64_t batch) {
+  if (config.mtp.is_trained()) return 2;
+  return config.preference ? 2 * batch : 1;
+}
 
 RankReports::RankReports(const RankSetup& setup, const TensorParallel& tp, std::size_t square_sums)
-    : batch_(setup.shape.batch), microbatch_losses_(losses_of_microbatch(setup.config, setup.shape.batch)) {
+    : batch_(setup.shape.batch),
+      prefers_(setup.config.preference),
+      microbatch_losses_(losses_of_microbatch(setup.config, setup.shape.batch)) {
   const bool has_head = std::any_of(setup.chunks.begin(), setup.chunks.end(),
                                     [](const auto& blocks) { return blocks.back().kind == BlockKind::head; });
   const std::int64_t microbatches = has_head ? setup.microbatches : 0, losses = microbatches * microbatch_losses_;
@@ -45,7 +50,7 @@ void RankReports::add_to(BackwardArgs& backward, int chunk) const {
 void RankReports::add_to(ForwardArgs& forward, const schedules::Action& action, const StepInfo& step) const {
   const std::int64_t microbatch = action.microbatch;
   forward.loss_sum = losses_.row_range(microbatch * microbatch_losses_, (microbatch + 1) * microbatch_losses_);
-  if (microbatch_losses_ > 1) forward.loss_sum = forward.loss_sum.reshaped({batch_, 2});
+  if (prefers_) forward.loss_sum = forward.loss_sum.reshaped({batch_, 2});
   if (step.evaluates() && scores_.elements() > 0)
     forward.scores = scores_.row_range(microbatch * batch_, (microbatch + 1) * batch_);
 }

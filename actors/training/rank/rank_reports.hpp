@@ -14,9 +14,9 @@ namespace pipetrain {
 // Returns how many numbers the head's forward of a microbatch, or of a slice of it, reports as its loss.
 std::int64_t losses_of_microbatch(const ModelConfig& config, std::int64_t batch);
 
-// In training the numbers are the loss sum of each microbatch (with preferences, of each of its sequences: SequenceSums), if
-// the rank holds the head, then the sums of squares
-// that it counts in the norm, then the statistics of each of its routed blocks (RouteBackwardArgs) over the step. In an
+// In training the numbers are the loss sum of each microbatch (with preferences, of each of its sequences: SequenceSums; with a
+// further prediction, its sum after the model's own), if the rank holds the head, then the sums of squares that it counts in
+// the norm, then the statistics of each of its routed blocks (RouteBackwardArgs) over the step. In an
 // evaluation, for a rank that holds the head of a model that classifies, they are the scores of each sample in the rank's own
 // classes, and then the loss sums. StepResults reads them. Used by the rank's worker, except add_to(StageResult&).
 class RankReports {
@@ -39,6 +39,7 @@ class RankReports {
 
  private:
   std::int64_t batch_;
+  bool prefers_;                    // the losses are of preferences
   std::int64_t microbatch_losses_;  // numbers of a microbatch
   Buffer memory_, host_memory_;
   Tensor all_;                            // f64, on the device: scores, losses, square sums and statistics, one after the other

@@ -124,10 +124,11 @@ TiedGrads RankState::tied_sums(const TrainedGroup& group) const {
   const GradientStorage& gradients = group.storage.gradients();
   if (!places.is_sharded() && !places.pools()) return tied_grads(group.of.layout, setup_.config, gradients.arena());
   TiedGrads tied;
-  if (!setup_.config.tied_embeddings) return tied;
+  if (!setup_.config.shares_table()) return tied;
   const auto own = [&](TensorRole role) { return gradients.part(places.own_sums(role)); };
   if (find_tensor(group.of.layout, TensorRole::token_table)) tied.embedding = own(TensorRole::token_table);
-  if (find_tensor(group.of.layout, TensorRole::output_weight)) tied.head = own(TensorRole::output_weight);
+  const TensorRole copy = tied_copy_role(setup_.config);
+  if (find_tensor(group.of.layout, copy)) tied.copy = own(copy);
   return tied;
 }
 
@@ -137,8 +138,8 @@ void RankState::sum_tied() {
     const TiedGrads tied = tied_sums(*group);
     if (!setup_.groups.tied) {
       sum_tied_grads(tied, ops_);
-    } else if (tied.has_embedding() || tied.has_head()) {
-      const Tensor& own = tied.has_embedding() ? tied.embedding : tied.head;
+    } else if (tied.has_embedding() || tied.has_copy()) {
+      const Tensor& own = tied.has_embedding() ? tied.embedding : tied.copy;
       if (own.elements() > 0) setup_.groups.tied->all_reduce(ops_.stream(), own, Reduction::sum);
     }
   }

@@ -118,8 +118,17 @@ std::vector<schedules::Link> Profile::edges() const {
   return edges;
 }
 
+// The configuration of a run has further layers only if the run trains them.
+ModelConfig Profile::measured_model() const {
+  ModelConfig model = parse_hf_config(config, "the profile's model");
+  if (model.mtp.layers > 0) model.mtp.loss = 1;
+  return model;
+}
+
 bool Profile::is_of(const ModelConfig& other) const {
-  return config == profile_config(other) || same_model(parse_hf_config(config, "the profile's model"), other);
+  if (config == profile_config(other)) return true;
+  const ModelConfig model = measured_model();
+  return same_model(model, other) && model.mtp.is_trained() == other.mtp.is_trained();
 }
 
 std::string profile_config(ModelConfig config) {
@@ -138,7 +147,7 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.microbatch = static_cast<int>(job.batch.microbatch);
   layout_.v_shape = placement_ != schedules::Placement::looping(job.layout.pp, job.layout.chunks);
   layout_.sequence_parallel = job.layout.sequence_parallel;
-  layout_.tied = job.config.tied_embeddings;
+  layout_.tied = job.config.shares_table();
   layout_.schedule = job.layout.schedule;
   static_cast<JobSettings&>(layout_.settings) = job;
   layout_.has_settings = true;

@@ -53,6 +53,9 @@ struct Profile {
   // Names the device and the settings, as far as they are known, e.g. "cuda, bf16, recompute full of 6 layers".
   std::string conditions() const;
   schedules::Placement placement() const;
+  // Returns the run's model, with a further prediction if the run trained one; the weight of its loss is not known. Throws
+  // Error(input) where the profile holds no model.
+  ModelConfig measured_model() const;
   // True when the profile is of this model, apart from dropout and special tokens. Throws Error(input) where the
   // profile holds no model.
   bool is_of(const ModelConfig& other) const;

@@ -68,7 +68,7 @@ class Relayout {
  public:
   Relayout(const Profile& measured, const Placement& placement, bool split, const Cut& cut)
       : measured_(measured), result_(measured), from_(measured.placement()), to_(placement), split_(split) {
-    config_ = parse_hf_config(measured.config, "the profile's model");
+    config_ = measured.measured_model();
     const Numerics& numerics = measured.settings.numerics;
     parts_ = measured_parts(measured, config_, numerics);
     new_parts_ = cut.empty() ? partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics)

@@ -53,6 +53,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.trainable_parameters = model.trainable_parameters;
   metrics.membership = report.membership;
   metrics.takeovers = report.membership - 1 - report.relayouts;
+  if (report.has_loss()) metrics.mtp_loss = report.mtp_loss;
   metrics.aux_loss = report.aux_loss;
   metrics.z_loss = report.z_loss;
   if (!report.routed.empty()) {

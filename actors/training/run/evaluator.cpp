@@ -37,7 +37,7 @@ void Evaluator::tally(const std::vector<StageResult>& results, std::int64_t step
 std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::shared_ptr<const std::vector<std::byte>>& content,
                                          const std::function<bool()>& stop) const {
   const auto start = std::chrono::steady_clock::now();
-  double loss_sum = 0;
+  LossSums sums;
   ClassTally classes(classes_);
   std::int64_t counted = 0;
   for (std::int64_t step = 1; step <= samples_->sampler().steps_per_epoch(); ++step) {
@@ -49,14 +49,14 @@ std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::shared_p
       reported = results;
       return Verdict{.apply = false};
     });
-    results_.add_losses(reported, info.kind, loss_sum);
+    results_.add_losses(reported, info.kind, sums);
     if (classes_ > 0) tally(reported, step, classes);
   }
   if (counted == 0)
     throw Error(ErrorKind::input, "no label of the evaluation data counts, so it has no loss; give data with labels");
   Evaluation evaluation;
   evaluation.samples = samples_->dataset().size();
-  evaluation.loss = loss_sum / static_cast<double>(counted);
+  evaluation.loss = sums.own / static_cast<double>(counted);
   if (classes_ > 0) {
     evaluation.accuracy = classes.accuracy();
     evaluation.f1 = classes.f1();

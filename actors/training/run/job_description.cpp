@@ -21,6 +21,8 @@ std::string block_name(const Block& block) {
       return fmt::format("{}.mlp", block.layer);
     case BlockKind::experts:
       return fmt::format("{}.experts", block.layer);
+    case BlockKind::mtp:
+      return "mtp";
     default:
       return "head";
   }

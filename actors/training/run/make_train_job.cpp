@@ -11,6 +11,7 @@
 #include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/attention_settings.hpp"
 #include "actors/training/job/combinations.hpp"
+#include "actors/training/job/further_settings.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
@@ -56,6 +57,8 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   const bool has_new_head = model.labels && !config.classifies();
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
+  if (model.layers && model.load_weights) config.mtp.layers = 0;  // it was trained behind all the layers
+  set_further_prediction(model.name, model.mtp_loss, config);
   set_router(model, config);
   set_attention(model.attention, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
@@ -77,6 +80,10 @@ std::optional<PreferenceReading> preference_reading(const std::optional<Preferen
 // Returns the parts that the saved model is added to.
 std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, const ModelConfig& config) {
   auto parts = multimodal_parts(model.name);
+  if (parts && !parts->is_multimodal()) {
+    const bool keeps = !config.mtp.is_trained() && config.mtp.layers > 0 && !config.classifies() && !config.adapter.exists();
+    return keeps ? parts : nullptr;
+  }
   if (parts && config.classifies())
     throw Error(ErrorKind::input, {"model", model.name},
                 "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
@@ -185,6 +192,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.config.preference = settings.preference.formula();
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
+  if (!job.config.mtp.is_trained()) job.config.mtp = {};  // so that checkpoints and profiles say what the run has
   dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   job.preference.reference_model = reference_model(settings);

@@ -39,6 +39,7 @@ std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_r
 
 StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
     : slices_(job.layout.slices),
+      further_(job.config.mtp.is_trained()),
       mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}),
       experts_(layout.mesh().shape().ep) {
   const auto& shape = layout.mesh().shape();
@@ -89,14 +90,15 @@ std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& rank
 }
 
 // All ranks with the head that share a part of sequences report the same losses.
-void StepResults::add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const {
+void StepResults::add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, LossSums& sums) const {
   for (int number = 0; number < mesh_.size() * experts_; ++number) {
     const int stages = mesh_.shape().pp, replica = number / stages, i = replica / experts_ * stages + number % stages;
     const auto& ranks = stages_[static_cast<std::size_t>(i) % stages_.size()];  // the first replica's where all report alike
     const StageResult& result = results.at(static_cast<std::size_t>(i));
     const std::vector<std::size_t> begins = first_losses(ranks, replica % experts_, kind);
-    for (std::size_t microbatch = 0; microbatch < ranks.front().losses; ++microbatch) {
-      for (const std::size_t begin : begins) sum += result.at(begin + microbatch);
+    for (std::size_t loss = 0; loss < ranks.front().losses; ++loss) {
+      double& sum = further_ && loss % 2 == 1 ? sums.further : sums.own;
+      for (const std::size_t begin : begins) sum += result.at(begin + loss);
     }
   }
 }

@@ -12,6 +12,11 @@
 
 namespace pipetrain {
 
+struct LossSums {
+  double own = 0;      // of the model's prediction
+  double further = 0;  // of the further one, without its weight
+};
+
 // A stage's result consists of its ranks' reports, in rank order. In training, a rank reports the loss sums of its
 // microbatches if it holds the head, then the sums of squares of the gradients that it counts (counted_parts()), then the
 // statistics of its routed blocks (RouteBackwardArgs). In an
@@ -21,9 +26,9 @@ class StepResults {
  public:
   StepResults(const ParallelLayout& layout, const TrainJob& job);
 
-  // results: of all stages, replica-major. Adds the losses of all microbatches to `sum`, in the order of their samples;
+  // results: of all stages, replica-major. Adds the losses of all microbatches to `sums`, in the order of their samples;
   // losses of a sequence's parts are added in rank order.
-  void add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const;
+  void add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, LossSums& sums) const;
   // For a loss of preferences: returns the sums of each sequence of the global batch, in order.
   std::vector<SequenceSums> sequence_sums(const std::vector<StageResult>& results, schedules::StepKind kind) const;
   // In an evaluation of a model that classifies: returns the class with the highest score of a replica's sample, the
@@ -54,6 +59,7 @@ class StepResults {
   static std::vector<double> scores_of(const std::vector<Rank>& ranks, int ep, const StageResult& result, std::int64_t sample);
 
   int slices_;                             // of each microbatch
+  bool further_;                           // microbatches report two losses
   Mesh mesh_;                              // of stages, in the order of results
   int experts_;                            // parts that the experts are divided into
   std::vector<std::vector<Rank>> stages_;  // of the replicas whose reports count in the norm, replica-major

@@ -57,8 +57,9 @@ std::shared_ptr<InputSource> StepSources::make(int replica, int part) {
   const auto& placement = layout_.plan().placement;
   const auto first = layout_.receivers({replica, placement.at(0).stage, part});
   const auto last = layout_.receivers({replica, placement.at(placement.virtual_stages() - 1).stage, part});
+  const bool further = job_.config.mtp.is_trained();
   const auto source = [=, slices = job_.layout.slices](const std::shared_ptr<const StepSamples>& samples) {
-    return std::make_shared<TokenSource>(samples, first, last, slices);
+    return std::make_shared<TokenSource>(samples, first, last, slices, further);
   };
   const auto training = source(training_);
   if (part == 0 && !first.empty()) read_[replica] = training;

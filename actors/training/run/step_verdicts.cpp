@@ -61,8 +61,10 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
 
 void StepVerdicts::add_loss(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) const {
   if (!job_.config.preference) {
-    results_.add_losses(results, info.kind, report.loss);
-    report.loss /= info.tokens;
+    LossSums sums{.own = report.loss};
+    results_.add_losses(results, info.kind, sums);
+    report.loss = sums.own / info.tokens;
+    if (job_.config.mtp.is_trained()) report.mtp_loss = sums.further / info.tokens;
     return;
   }
   PreferenceTally tally(*job_.config.preference);

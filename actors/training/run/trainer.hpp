@@ -39,6 +39,7 @@ struct StepReport {
   bool skipped = false;            // the optimizer changed neither weights nor its states: an overflow, or no label that counts
   std::int64_t applied_steps = 0;  // steps so far, including this one, that were not skipped
   bool redone = false;             // a stage began the coming step from weights that the verdict did not confirm
+  std::optional<double> mtp_loss;  // of a further prediction: its sum divided as the loss is, without its weight
   // For models with routed experts, in steps with a loss: means over the sequences of the global batch, without coefficients.
   std::optional<double> aux_loss, z_loss;
   std::vector<RoutedLayer> routed;              // the layers with routed experts, in order; empty in steps without a loss

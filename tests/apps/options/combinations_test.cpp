@@ -103,14 +103,21 @@ std::vector<RefusedCommand> preference_commands(const CombinationFiles& files) {
   };
 }
 
-std::vector<RefusedCommand> expert_commands() {
+std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
+  const std::string mtp = "--model deepseek-v3 --seq-len 8 --mtp-loss 0.3";
   return {
       {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {expert_parallel, expert_adapters, {train, "--model qwen3-30b-a3b --seq-len 8 --dp 2 --ep 2 --lora-rank 2"}},
+      {head_adapters, {}, {train_on_gpus, "--model llama3-8b --seq-len 8 --lora-rank 2 --lora-targets lm_head"}},
+      {shared_adapters, {}, {train_on_gpus, "--model qwen2-57b-a14b --seq-len 8 --lora-rank 2 --lora-targets down_proj"}},
       {expert_adapters, adapter_dropout, {train, "--model qwen3-30b-a3b --seq-len 8 --lora-rank 2 --lora-dropout 0.1"}},
+      {further_prediction, {}, {train_on_gpus, mtp}},
+      {further_prediction, classification, {train, mtp + " --num-labels 2 --data " + files.labels}},
+      {further_prediction, preferences, {train, mtp + " --loss orpo --data " + files.pairs}},
+      {further_prediction, isolated_documents, {train, mtp + " --pack isolated"}},
+      {further_prediction, adapters, {train, mtp + " --lora-rank 2 --lora-targets o_proj"}},
       {sinks, {}, {train_on_gpus, "--model gpt-oss-20b --seq-len 8"}},
       {latent_attention, {}, {train_on_gpus, "--model deepseek-v2-lite --seq-len 8"}},
       {sigmoid_router, router_z_loss, {train, "--model deepseek-v3 --seq-len 8 --moe-z-loss 0.001"}},
@@ -224,7 +231,7 @@ TEST_CASE("each row of what does not work together refuses a command with its se
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
   for (auto more :
-       {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files), expert_commands()})
+       {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files), expert_commands(files)})
     for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();

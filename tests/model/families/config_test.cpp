@@ -76,6 +76,17 @@ TEST_CASE("presets have the published numbers of parameters") {
   CHECK(parameter_count(preset_config(name)) == count);
 }
 
+TEST_CASE("a further prediction adds a layer, three norms and a matrix to DeepSeek-V3", "[mtp]") {
+  ModelConfig config = preset_config("deepseek-v3");
+  REQUIRE(config.mtp.layers == 1);
+  const std::int64_t without = parameter_count(config), attention = block_parameter_count(config, {BlockKind::attention, 60}),
+                     experts = block_parameter_count(config, {BlockKind::experts, 60}), hidden = config.hidden;
+  config.mtp.loss = 0.3;
+  CHECK(parameter_count(config) == 682'636'487'424);
+  CHECK(parameter_count(config) - without == attention + experts + 2 * hidden * hidden + 3 * hidden);
+  CHECK(blocks_of(config).size() == 2 * 61 + 5);
+}
+
 TEST_CASE("every preset is valid, and its config.json reads back as the same model") {
   for (const std::string& name : preset_names()) {
     INFO(name);
