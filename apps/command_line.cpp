@@ -46,7 +46,7 @@
 #include "comm/control/launch_environment.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 namespace pipetrain {
 

@@ -21,7 +21,7 @@
 #include "actors/training/state/saved_parts.hpp"
 #include "bench/faults/program_run.hpp"
 #include "bench/result.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 #include "model/config/config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors_checksums.hpp"

@@ -11,7 +11,6 @@
 
 #include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
-#include "core/error.hpp"
 #include "model/config/config.hpp"
 
 using namespace pipetrain;

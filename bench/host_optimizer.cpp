@@ -15,8 +15,7 @@
 #include "actors/training/state/offloaded_optimizer.hpp"
 #include "bench/result.hpp"
 #include "core/device.hpp"
-#include "core/error.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "ops/ops.hpp"
 

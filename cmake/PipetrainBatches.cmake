@@ -8,12 +8,13 @@ option(PIPETRAIN_BATCHES "Compile sources in batches and with precompiled header
 set(PIPETRAIN_BATCH_SIZE 16 CACHE STRING "The largest number of sources in one batch")
 mark_as_advanced(PIPETRAIN_BATCH_SIZE)
 
-# pipetrain_sources(TARGET [TOGETHER files...] [FAST files...] SOURCES files...): adds the sources to the target, the .cpp files in
-# batches. A source that has compile options or definitions of its own stays single. Those of TOGETHER make a batch of their own, so
-# that the compiler can inline their calls of each other. Those of FAST make batches that are compiled with -O2 where the rest of the
-# target is not.
+# pipetrain_sources(TARGET [BY_ERRORS] [TOGETHER files...] [FAST files...] SOURCES files...): adds the sources to the target, the
+# .cpp files in batches. A source that has compile options or definitions of its own stays single. Those of TOGETHER make a batch of
+# their own, so that the compiler can inline their calls of each other. Those of FAST make batches that are compiled with -O2 where the
+# rest of the target is not. With BY_ERRORS, sources that core/error.hpp reaches share batches with each other only, so that a change
+# of this header leaves the batches of the others as they are; a source that begins or ceases to include it moves when CMake next runs.
 function(pipetrain_sources target)
-  cmake_parse_arguments(ARG "" "" "TOGETHER;FAST;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "BY_ERRORS" "" "TOGETHER;FAST;SOURCES" ${ARGN})
   set(together "")
   set(fast "")
   set(batched "")
@@ -38,9 +39,52 @@ function(pipetrain_sources target)
   if(together)
     pipetrain_add_batch(${target} together ${together})
   endif()
+  list(LENGTH batched count)
+  if(ARG_BY_ERRORS AND count GREATER PIPETRAIN_BATCH_SIZE)  # the sources of one batch stay in one, which is cheaper than two
+    pipetrain_divide_by_header(throwing batched core/error.hpp ${batched})
+    pipetrain_add_batches(${target} throwing_ ${throwing})
+  endif()
   pipetrain_add_batches(${target} "" ${batched})
   pipetrain_add_batches(${target} fast_ ${fast})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# Divides sources into those that the header reaches and the others.
+function(pipetrain_divide_by_header reached_list other_list header)
+  set(reached_sources "")
+  set(other_sources "")
+  foreach(source IN LISTS ARGN)
+    pipetrain_reaches(${header} ${source} reached)
+    if(reached)
+      list(APPEND reached_sources ${source})
+    else()
+      list(APPEND other_sources ${source})
+    endif()
+  endforeach()
+  set(${reached_list} ${reached_sources} PARENT_SCOPE)
+  set(${other_list} ${other_sources} PARENT_SCOPE)
+endfunction()
+
+# Tells whether a file includes the header, by itself or through headers of the repository, and remembers the answer.
+function(pipetrain_reaches header file result)
+  get_property(answer GLOBAL PROPERTY "pipetrain ${file} reaches ${header}")
+  if("${answer}" STREQUAL "")
+    set(answer OFF)
+    file(STRINGS ${file} lines REGEX "^#include \"")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" included ${line})
+      if(included STREQUAL header)
+        set(answer ON)
+      elseif(EXISTS ${PROJECT_SOURCE_DIR}/${included})
+        pipetrain_reaches(${header} ${PROJECT_SOURCE_DIR}/${included} answer)
+      endif()
+      if(answer)
+        break()
+      endif()
+    endforeach()
+    set_property(GLOBAL PROPERTY "pipetrain ${file} reaches ${header}" ${answer})
+  endif()
+  set(${result} ${answer} PARENT_SCOPE)
 endfunction()
 
 function(pipetrain_add_batches target label)

@@ -25,12 +25,15 @@ set(engine_headers
   actors/engine/stage_compute.hpp
   core/error.hpp)
 set(engine_included_headers
+  actors/engine/run_failed.hpp
   actors/engine/step.hpp
   actors/engine/trace.hpp
   comm/slot.hpp
   core/dtype.hpp
+  core/error_kind.hpp
   core/event.hpp
   core/mesh.hpp
+  core/setting.hpp
   core/stream.hpp
   core/tensor.hpp)
 set(training_headers

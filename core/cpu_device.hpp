@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/device.hpp"
-#include "core/tile_pool.hpp"
+#include "core/threads/tile_pool.hpp"
 
 namespace pipetrain {
 

@@ -15,7 +15,6 @@
 #include <pthread.h>
 
 #include "core/cpu_device.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <utility>
 
-#include "core/escape.hpp"
+#include "core/text/escape.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,26 +1,15 @@
-// The only error type of the library. Only apps/ turns it into an exit status.
+// The only error type of the library. Only apps/ turns it into an exit status. Include this header where errors are thrown
+// or caught; declarations need `class Error;`, core/error_kind.hpp or core/setting.hpp alone, so that a change here
+// compiles few sources again.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 
+#include "core/error_kind.hpp"
+#include "core/setting.hpp"
+
 namespace pipetrain {
-
-enum class ErrorKind {
-  input,          // the command line, a given file or given data is wrong, or cannot be read or written
-  out_of_memory,  // a device or the host has too little memory
-  numeric,        // a loss or a norm is not finite
-  aborted,        // stopped because another part of the run failed, or on request
-  peer_lost,      // an actor, a worker, a process or a link went away
-  unavailable,    // this build or this machine lacks what was asked for
-  internal,       // a bug of pipetrain
-};
-
-// The setting at fault: its name, which is the option's without dashes ("seq-len"), and its value ("3"), empty where
-// none was given.
-struct Setting {
-  std::string name, value;
-};
 
 // A setting, or none, that copies share, because copies of an exception must not throw. Thread-safe to copy.
 class SharedSetting {
@@ -62,11 +51,5 @@ class Error : public std::runtime_error {
   SharedSetting setting_;
   bool names_place_ = false;
 };
-
-// Returns the word for reports, e.g. "out of memory".
-const char* to_string(ErrorKind kind) noexcept;
-
-// Returns the exit status of the command-line contract: 2 for input, else 1.
-int exit_status(ErrorKind kind) noexcept;
 
 }  // namespace pipetrain

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
 
@@ -123,10 +122,7 @@ class Group {
 
   // Sends each member its rows of the sources, and receives those of all members, in rank order. Sources and targets do not
   // overlap, and all members must exchange tensors of the same columns and types. Groups of expert-parallel ranks have it.
-  virtual void all_to_all(Stream& stream, const RowExchange& exchange) {
-    static_cast<void>(stream), static_cast<void>(exchange);
-    throw Error(ErrorKind::internal, "this group exchanges no rows");
-  }
+  virtual void all_to_all(Stream& stream, const RowExchange& exchange);
 
   // Returns the group's transfers in pieces; null where they would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }

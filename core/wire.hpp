@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 
 static_assert(std::endian::native == std::endian::little, "messages are little-endian in memory too");
@@ -102,9 +100,7 @@ class WireReader {
   void end() const {
     if (!rest_.empty()) refuse("more bytes than it should");
   }
-  [[noreturn]] static void refuse(const char* what) {
-    throw Error(ErrorKind::peer_lost, std::string("a message from another process holds ") + what);
-  }
+  [[noreturn]] static void refuse(const char* what);
 
  private:
   std::span<const std::byte> take(std::size_t size) {

@@ -16,6 +16,7 @@
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "files/write_error.hpp"
 
 namespace pipetrain {
 namespace {

@@ -10,8 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "core/error.hpp"
 #include "files/file_pieces.hpp"
 #include "files/git_lfs.hpp"
+#include "files/write_error.hpp"
 
 namespace pipetrain {
 namespace {

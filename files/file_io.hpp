@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/error.hpp"
+#include "core/error_kind.hpp"
 
 namespace pipetrain {
 
@@ -18,18 +18,6 @@ ErrorKind kind_of_write_failure(int error) noexcept;
 // Return what to do about a failed read, or write, as errors have it: "check the path". error: its errno.
 const char* remedy_of_read_failure(int error) noexcept;
 const char* remedy_of_write_failure(int error) noexcept;
-
-// Thrown if a file cannot be written. The reason is a clause: "cannot be written: No space left on device; make room".
-class WriteError : public Error {
- public:
-  WriteError(ErrorKind kind, const std::filesystem::path& path, const std::string& reason);
-  const std::filesystem::path& path() const noexcept { return path_; }
-  const std::string& reason() const noexcept { return reason_; }
-
- private:
-  std::filesystem::path path_;
-  std::string reason_;
-};
 
 // A regular file open for reading; a pointer of Git LFS is refused. read_at is thread-safe. Movable.
 class InputFile {

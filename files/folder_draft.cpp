@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "files/write_error.hpp"
 
 namespace pipetrain {
 namespace {

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/error.hpp"
 #include "files/json_builder.hpp"
+#include "files/json_fault.hpp"
 
 namespace pipetrain {
 namespace {

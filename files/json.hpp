@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.hpp"
 #include "files/json_value.hpp"
 
 namespace pipetrain {
@@ -25,16 +24,6 @@ struct JsonLimits {
 // Gives a text piece by piece: each call returns the next piece, valid until the next call, and an empty one at the end.
 using JsonPieces = std::function<std::string_view()>;
 JsonPieces whole_text(std::string_view text);
-
-// A fault of a text, and its line, counted from 1. Readers put the file's name in front.
-class JsonFault : public Error {
- public:
-  JsonFault(std::size_t line, const std::string& what) : Error(ErrorKind::input, what), line_(line) {}
-  std::size_t line() const noexcept { return line_; }
-
- private:
-  std::size_t line_;
-};
 
 // Receives the contents of a text in order. An exception that a function throws ends the reading.
 class JsonEvents {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "files/json.hpp"
+#include "files/json_fault.hpp"
 
 namespace pipetrain {
 

@@ -1,6 +1,7 @@
 // Writes a JSON value as text by nlohmann's library, which takes the fewest digits for a number.
 #include <nlohmann/json.hpp>
 
+#include "files/json_misuse.hpp"
 #include "files/json_value.hpp"
 
 namespace pipetrain {

@@ -9,6 +9,8 @@
 #include <map>
 #include <utility>
 
+#include "files/json_misuse.hpp"
+
 namespace pipetrain {
 namespace {
 

@@ -11,16 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
-
-// Thrown if a value is not of the requested kind, or has no such key or element. This is a bug, unless a reader that
-// asks without checking first catches it.
-class JsonMisuse : public Error {
- public:
-  explicit JsonMisuse(const std::string& what) : Error(ErrorKind::internal, what) {}
-};
 
 // A parsed number without sign, fraction or exponent is an unsigned integer; one with a sign is an integer. A large integer
 // fits neither of the two, and keeps its digits.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "actors/training/job/combinations.hpp"
 #include "core/error.hpp"
 #include "model/families/adapter_tensors.hpp"
 #include "model/fp8_weights.hpp"

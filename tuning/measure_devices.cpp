@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/device.hpp"
-#include "core/error.hpp"
 #include "ops/half_products.hpp"
 #include "ops/ops.hpp"
 #include "tuning/measured_devices.hpp"

@@ -6,7 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/error.hpp"
+#include "core/error_kind.hpp"
+#include "core/setting.hpp"
 
 namespace pipetrain {
 

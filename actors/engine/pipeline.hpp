@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 #include "core/mesh.hpp"

@@ -9,6 +9,7 @@
 #include "actors/engine/remote/remote_supervisor.hpp"
 #include "actors/engine/stage.hpp"
 #include "actors/engine/supervisor.hpp"
+#include "core/error.hpp"
 #include "core/thread_limit.hpp"
 
 namespace pipetrain {

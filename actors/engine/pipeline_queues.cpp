@@ -1,6 +1,7 @@
 #include "actors/engine/pipeline_queues.hpp"
 
 #include "actors/engine/queue.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.hpp"
+#include "actors/engine/run_failed.hpp"
+#include "core/error_kind.hpp"
 
 namespace pipetrain {
 

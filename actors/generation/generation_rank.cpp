@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/ranks/load_weights.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 

@@ -8,9 +8,11 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "actors/engine/remote/engine_channel.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/run_source.hpp"
 #include "actors/ranks/named_values.hpp"
+#include "core/error.hpp"
 #include "core/process_group.hpp"
 
 namespace pipetrain {

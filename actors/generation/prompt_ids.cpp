@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "data/templates/render_error.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_program.hpp"
 #include "model/families/generation_config.hpp"

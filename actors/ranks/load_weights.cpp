@@ -10,7 +10,7 @@
 
 #include "core/half.hpp"
 #include "core/loading_threads.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 
 namespace pipetrain {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "core/escape.hpp"
+#include "core/text/escape.hpp"
 #include "data/tokenizers/chat_program.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "model/costs.hpp"

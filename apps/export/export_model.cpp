@@ -12,7 +12,6 @@
 #include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
-#include "core/error.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/merged_weights.hpp"
 #include "model/weights/multimodal_parts.hpp"

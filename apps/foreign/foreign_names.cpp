@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "apps/foreign/foreign_keys.hpp"
-#include "core/nearest_name.hpp"
 #include "core/parsing.hpp"
+#include "core/text/nearest_name.hpp"
 
 namespace pipetrain {
 

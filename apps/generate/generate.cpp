@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "actors/engine/step.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "actors/generation/decoding.hpp"
 #include "apps/generate/open_generation.hpp"
 #include "apps/generate/text_printer.hpp"
@@ -18,6 +18,7 @@
 #include "apps/signals/signals.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/counted.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

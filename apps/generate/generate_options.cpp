@@ -176,7 +176,7 @@ OptionRows layout_rows() {
   };
 }
 
-OptionRows process_rows() {
+OptionRows generation_process_rows() {
   OptionRows rows;
   for (const char* name : {"master", "nnodes", "node-rank", "nproc", "token-file", "rendezvous-timeout", "transport"})
     rows.push_back(shared_option("Processes", name));
@@ -190,7 +190,7 @@ const OptionRows& generate_option_table() {
       prompt_rows(),
       sampling_rows(),
       layout_rows(),
-      process_rows(),
+      generation_process_rows(),
       {{"Output", "json", "", "print a line {\"prompt\", \"text\", \"tokens\", \"end\"} for each prompt", OnOff{}, "off"},
        shared_option("Output", "dry-run", {.help = "print the memory of each device, and stop"})},
       general_options(),

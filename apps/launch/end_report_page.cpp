@@ -10,6 +10,7 @@
 #include "apps/output/output_target.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
+#include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "records/report_page.hpp"
 

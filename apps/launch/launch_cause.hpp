@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/error_kind.hpp"
 
 namespace pipetrain {
 

@@ -10,7 +10,7 @@
 #include "apps/output/stderr_lines.hpp"
 #include "comm/control/launch_environment.hpp"
 #include "core/error.hpp"
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 namespace pipetrain {
 

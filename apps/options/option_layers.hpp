@@ -8,9 +8,10 @@
 
 #include "apps/options/option_table.hpp"
 #include "apps/table/raw_options.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
+
+class Error;
 
 // All three throw Error(input) on what is no option of the table, with the nearest one, and on a missing value.
 RawOptions read_command_line(const OptionRows& table, const std::vector<std::string>& arguments);

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 namespace pipetrain {
 

@@ -7,7 +7,7 @@
 
 #include "apps/foreign/foreign_names.hpp"
 #include "core/error.hpp"
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 #include "files/file_io.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"

@@ -12,7 +12,7 @@
 
 #include "apps/output/launch_report.hpp"
 #include "apps/signals/signals.hpp"
-#include "core/escape.hpp"
+#include "core/text/escape.hpp"
 #include "schedules/draw/utf8.hpp"
 
 namespace pipetrain {

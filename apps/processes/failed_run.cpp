@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/engine/run_failed.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/processes/joined_run.hpp"
 #include "apps/signals/signals.hpp"

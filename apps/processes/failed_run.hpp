@@ -4,11 +4,10 @@
 #include <chrono>
 #include <optional>
 
-#include "actors/engine/step.hpp"
-
 namespace pipetrain {
 
 class JoinedRun;
+class RunFailed;
 
 // Prints which stage waited for which, then the cause. If another process disappears when the grace is over that the
 // launcher leaves between a signal and SIGKILL, the run has not failed: the launcher ended that process before the run

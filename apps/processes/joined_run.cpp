@@ -11,6 +11,7 @@
 #include "comm/control/settings.hpp"
 #include "comm/successive_planes.hpp"
 #include "comm/transport_memory.hpp"
+#include "core/error.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {

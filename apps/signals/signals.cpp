@@ -15,7 +15,7 @@
 #include "apps/signals/inherited_signals.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/address_space.hpp"
-#include "core/error.hpp"
+#include "core/error_kind.hpp"
 
 namespace pipetrain {
 namespace {

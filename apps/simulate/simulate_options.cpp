@@ -12,7 +12,6 @@
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
 #include "apps/options/shared_options.hpp"
-#include "core/error.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters/parameters.hpp"

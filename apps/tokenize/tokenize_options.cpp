@@ -10,7 +10,6 @@
 #include "apps/options/option_values.hpp"
 #include "apps/options/shared_options.hpp"
 #include "apps/output/output_target.hpp"
-#include "core/error.hpp"
 #include "data/formats/formats.hpp"
 
 namespace pipetrain {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "actors/engine/run_failed.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"

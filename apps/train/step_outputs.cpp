@@ -9,6 +9,7 @@
 #include "apps/output/stderr_lines.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "files/write_error.hpp"
 
 namespace pipetrain {
 

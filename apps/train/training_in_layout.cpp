@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/records/health_watch.hpp"
 #include "actors/training/records/run_records.hpp"
 #include "actors/training/run/job_description.hpp"
@@ -79,14 +80,13 @@ struct LedRecords {
 // seconds to notice that the others have gone on without it.
 template <class Work>
 void when_released(const TrainOptions& options, const Work& work) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds longest_end{15};
   constexpr std::chrono::milliseconds look{100};
-  for (const auto until = Clock::now() + longest_end;; std::this_thread::sleep_for(look)) {
+  for (const auto until = std::chrono::steady_clock::now() + longest_end;; std::this_thread::sleep_for(look)) {
     try {
       return placing_errors(options.places, work);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::input || Clock::now() > until) throw;
+      if (error.kind() != ErrorKind::input || std::chrono::steady_clock::now() > until) throw;
     }
   }
 }

@@ -16,7 +16,6 @@
 #include "apps/options/option_values.hpp"
 #include "apps/options/shared_options.hpp"
 #include "core/device.hpp"
-#include "core/error.hpp"
 #include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"

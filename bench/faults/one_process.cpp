@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "bench/result.hpp"
-#include "core/error.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/builders/builders.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/engine/failure.hpp"
-#include "actors/engine/step.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "bindings/guest/callback_watch.hpp"
 #include "bindings/guest/misuse.hpp"
 #include "core/error.hpp"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bindings/c/structs.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain::c_api {
 

@@ -7,6 +7,7 @@
 #include "bindings/c/handles.hpp"
 #include "bindings/c/stage_callbacks.hpp"
 #include "bindings/c/structs.hpp"
+#include "core/error.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::c_api;

@@ -6,6 +6,7 @@
 #include "bindings/c/handles.hpp"
 #include "bindings/c/structs.hpp"
 #include "bindings/guest/plan_building.hpp"
+#include "core/error.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"
 #include "schedules/plan/validate.hpp"

@@ -7,6 +7,7 @@
 #include "bindings/c/call.hpp"
 #include "bindings/c/convert.hpp"
 #include "bindings/c/slots.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain::c_api {
 

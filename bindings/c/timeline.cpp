@@ -6,6 +6,7 @@
 #include "bindings/c/convert.hpp"
 #include "bindings/c/handles.hpp"
 #include "bindings/c/structs.hpp"
+#include "core/error.hpp"
 #include "schedules/draw/draw.hpp"
 #include "schedules/simulate/simulate.hpp"
 #include "schedules/simulate/stage_times.hpp"

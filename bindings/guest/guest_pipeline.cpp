@@ -6,6 +6,7 @@
 #include "bindings/guest/misuse.hpp"
 #include "bindings/guest/plan_building.hpp"
 #include "bindings/guest/step_timeline.hpp"
+#include "core/error.hpp"
 #include "schedules/plan/activation_offload.hpp"
 
 namespace pipetrain {

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "core/error.hpp"
+
 namespace pipetrain {
 
 void JointSteps::gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {

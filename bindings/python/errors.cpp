@@ -5,9 +5,10 @@
 #include <exception>
 #include <stdexcept>
 
-#include "actors/engine/step.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "bindings/guest/misuse.hpp"
 #include "bindings/python/bind.hpp"
+#include "core/error.hpp"
 #include "schedules/plan/plan_text.hpp"
 #include "schedules/plan/validate.hpp"
 

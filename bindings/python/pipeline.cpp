@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/engine/run_failed.hpp"
 #include "bindings/guest/guest_pipeline.hpp"
 #include "bindings/python/bind.hpp"
 #include "bindings/python/python_stage.hpp"

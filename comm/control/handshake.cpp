@@ -6,6 +6,8 @@
 #include <fstream>
 #include <utility>
 
+#include "core/error.hpp"
+
 namespace pipetrain::control {
 namespace {
 

@@ -8,8 +8,13 @@
 #include <vector>
 
 #include "comm/control_plane.hpp"
-#include "core/error.hpp"
+#include "core/error_kind.hpp"
+#include "core/setting.hpp"
 #include "core/wire.hpp"
+
+namespace pipetrain {
+class Error;
+}
 
 namespace pipetrain::control {
 

@@ -7,7 +7,6 @@
 
 #include "comm/control/launch_job.hpp"
 #include "comm/control/launch_variables.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 

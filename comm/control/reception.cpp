@@ -5,6 +5,7 @@
 
 #include "comm/control/admission.hpp"
 #include "comm/control/token.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain::control {
 namespace {

@@ -8,7 +8,6 @@
 #include "comm/ucx/ucx_connection.hpp"
 #include "comm/ucx/ucx_cross_memory.hpp"
 #include "comm/ucx/ucx_peers.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/cuda/cuda_stream.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 
 namespace pipetrain {
 namespace {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/cuda/cuda_event.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 

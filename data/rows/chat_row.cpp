@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "core/error.hpp"
 #include "data/rows/jsonl_row.hpp"
 #include "files/json.hpp"
 #include "files/json_builder.hpp"

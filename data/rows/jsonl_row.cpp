@@ -8,6 +8,7 @@
 
 #include "data/rows/row_reader.hpp"
 #include "files/json.hpp"
+#include "files/json_fault.hpp"
 
 namespace pipetrain {
 

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "data/rows/chat_row.hpp"
 #include "data/rows/completion_encoder.hpp"
+#include "data/templates/render_error.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_template.hpp"
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "core/error.hpp"
 #include "data/templates/evaluator.hpp"
 #include "data/templates/functions/globals.hpp"
+#include "data/templates/render_error.hpp"
 #include "data/templates/syntax/parser.hpp"
 #include "data/tokenizers/text/utf8.hpp"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.hpp"
 #include "data/templates/rendering.hpp"
 #include "data/templates/values/runtime.hpp"
 #include "files/json_value.hpp"
@@ -14,12 +13,6 @@
 namespace pipetrain::templates {
 
 struct ParsedTemplate;
-
-// The template refuses what it is given, by raise_exception() or because a value is missing or of another type than it takes.
-class RenderError : public Error {
- public:
-  explicit RenderError(const std::string& what) : Error(ErrorKind::input, what) {}
-};
 
 struct RenderSettings {
   RenderLimits limits;

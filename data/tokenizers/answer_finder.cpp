@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/templates/render_error.hpp"
 #include "data/templates/values/characters.hpp"
 
 namespace pipetrain {

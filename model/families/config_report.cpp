@@ -12,6 +12,7 @@
 #include "model/families/family.hpp"
 #include "model/families/hf_config.hpp"
 #include "model/families/keys/hf_config_reader.hpp"
+#include "model/families/keys/hf_key_error.hpp"
 
 namespace pipetrain {
 namespace {

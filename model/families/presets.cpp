@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 #include "model/config/config.hpp"
 #include "model/families/expert_presets.hpp"
 #include "model/families/family.hpp"

@@ -12,6 +12,7 @@
 #include "files/file_io.hpp"
 #include "files/file_pieces.hpp"
 #include "files/json.hpp"
+#include "files/json_fault.hpp"
 
 namespace pipetrain {
 namespace {

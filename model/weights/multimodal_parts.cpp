@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
+#include "files/json_misuse.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/families/further_decoder.hpp"
 #include "model/families/multimodal_config.hpp"

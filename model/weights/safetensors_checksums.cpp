@@ -9,7 +9,7 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 #include "files/file_io.hpp"
 #include "model/weights/safetensors.hpp"
 

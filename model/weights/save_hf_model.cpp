@@ -9,6 +9,7 @@
 #include "files/file_io.hpp"
 #include "files/folder_draft.hpp"
 #include "files/json.hpp"
+#include "files/write_error.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/expert_stacks.hpp"
 #include "model/weights/multimodal_parts.hpp"

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/engine/run_failed.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
 #include "real_processes.hpp"

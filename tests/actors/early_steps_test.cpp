@@ -9,7 +9,9 @@
 
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;

@@ -11,6 +11,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"

@@ -7,6 +7,7 @@
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "early_steps.hpp"
 #include "golden_run.hpp"
 #include "schedules/builders/builders.hpp"

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/run/job_memory.hpp"

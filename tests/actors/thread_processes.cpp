@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "actors/engine/run_failed.hpp"
 #include "catch.hpp"
 
 namespace pipetrain::test {

@@ -1,4 +1,5 @@
 #include "tiny_run.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "model/weights/weights.hpp"
 
 #include <fmt/format.h>

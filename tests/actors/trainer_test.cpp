@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"

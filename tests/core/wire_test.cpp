@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 
 using namespace pipetrain;
 

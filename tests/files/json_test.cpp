@@ -4,6 +4,7 @@
 #include <set>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 
 using namespace pipetrain;
 using nlohmann::json;

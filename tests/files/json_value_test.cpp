@@ -9,6 +9,7 @@
 
 #include "catch.hpp"
 #include "files/json.hpp"
+#include "files/json_misuse.hpp"
 
 using namespace pipetrain;
 using nlohmann::json;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "run_program.hpp"
 #include "temp_folder.hpp"
 

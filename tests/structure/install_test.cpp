@@ -185,7 +185,7 @@ TEST_CASE("only public headers are installed, under include/pipetrain by room", 
     INFO(header);
     CHECK(fs::exists(include / header));
   }
-  for (const char* header : {"actors/engine/protocol.hpp", "schedules/plan/plan_run.hpp", "core/tile_pool.hpp"}) {
+  for (const char* header : {"actors/engine/protocol.hpp", "schedules/plan/plan_run.hpp", "core/threads/tile_pool.hpp"}) {
     INFO(header);
     CHECK(!fs::exists(include / header));
   }

@@ -130,8 +130,10 @@ const std::vector<Room>& streets() {
       {"ops/cuda/gemm", {"ops/cuda"}},
       {"ops/cuda/norm", {"ops/cuda"}},
       {"ops/cuda", {}},
-      {"core/cuda", {"core"}},
-      {"core", {}},
+      {"core/cuda", {"core", "core/text", "core/threads"}},
+      {"core/text", {}},
+      {"core/threads", {}},
+      {"core", {"core/text", "core/threads"}},
   };
   return table;
 }

@@ -5,6 +5,7 @@
 
 #include "actors/engine/remote/remote_stage.hpp"
 #include "actors/engine/remote/remote_supervisor.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

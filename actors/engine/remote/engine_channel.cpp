@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actors/engine/remote/codec.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 

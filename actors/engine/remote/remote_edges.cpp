@@ -1,7 +1,5 @@
 #include "actors/engine/remote/remote_edges.hpp"
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 namespace {
 

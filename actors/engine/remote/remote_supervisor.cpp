@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "actors/engine/remote/codec.hpp"
+#include "actors/engine/run_failed.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

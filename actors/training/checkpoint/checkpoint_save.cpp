@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "actors/engine/step.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/rank_file.hpp"
 #include "core/checksum.hpp"

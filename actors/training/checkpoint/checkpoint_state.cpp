@@ -13,6 +13,7 @@
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "files/json_builder.hpp"
+#include "files/json_misuse.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/companion_files.hpp"
 #include "ops/weight_form.hpp"

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/error.hpp"
+
 namespace pipetrain {
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/device_kind.hpp"
-#include "core/error.hpp"
+#include "core/setting.hpp"
 
 namespace pipetrain {
 

@@ -5,8 +5,10 @@
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/device.hpp"
+#include "core/error.hpp"
 #include "files/direct_file.hpp"
 #include "files/file_io.hpp"
+#include "files/write_error.hpp"
 
 namespace pipetrain {
 

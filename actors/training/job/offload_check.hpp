@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "actors/training/job/device_memory.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 
+class Error;
 struct TrainJob;
 
 // Throws Error(input) where nothing would move, and for a folder that cannot hold files of states. Leaves nothing there.

@@ -3,7 +3,7 @@
 
 #include "actors/training/offload/offload_storage.hpp"
 #include "core/loading_threads.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 
 namespace pipetrain {
 namespace {

@@ -9,6 +9,7 @@
 #include "actors/training/copies/state_copies.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "core/device.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

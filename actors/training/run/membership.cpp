@@ -10,6 +10,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/copies/agreement.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "core/error.hpp"
 #include "core/wire.hpp"
 #include "schedules/simulate/following_steps.hpp"
 

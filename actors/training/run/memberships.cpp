@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
-#include "actors/engine/step.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/run/elastic_check.hpp"

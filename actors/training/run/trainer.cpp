@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/checkpoint/choice_biases.hpp"
 #include "actors/training/copies/copy_request.hpp"
@@ -18,6 +19,7 @@
 #include "actors/training/run/run_progress.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "actors/training/run/step_verdicts.hpp"
+#include "core/error.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/peft_folder.hpp"

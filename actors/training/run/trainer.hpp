@@ -2,6 +2,7 @@
 // step by step.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -12,16 +13,19 @@
 #include <string>
 #include <vector>
 
-#include "actors/engine/pipeline.hpp"
+#include "actors/engine/trace.hpp"
 #include "actors/training/job/device_memory.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/run/evaluation.hpp"
 #include "actors/training/run/routed_layer.hpp"
 #include "actors/training/run/takeover.hpp"
+#include "core/mesh.hpp"
 #include "model/weights/saved_type.hpp"
 #include "records/preference_metrics.hpp"
 
 namespace pipetrain {
+
+class RunFailed;
 
 // The actions that one device ran in a step, in order.
 struct DeviceTrace {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "core/error.hpp"
 #include "model/weights/weights.hpp"

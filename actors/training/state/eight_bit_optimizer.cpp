@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/error.hpp"
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {

@@ -8,7 +8,7 @@
 
 #include "actors/ranks/load_weights.hpp"
 #include "core/loading_threads.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 #include "model/quantisation/quantise.hpp"
 
 namespace pipetrain {

@@ -9,6 +9,7 @@
 
 #include "data/tokenizers/text/component.hpp"
 #include "files/json_builder.hpp"
+#include "files/json_fault.hpp"
 
 namespace pipetrain {
 namespace {

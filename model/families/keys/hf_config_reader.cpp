@@ -6,6 +6,9 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/error.hpp"
+#include "model/families/keys/hf_key_error.hpp"
+
 namespace pipetrain {
 
 void HfConfigReader::refuse(const std::string& what) const {

@@ -9,23 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
 #include "files/json_value.hpp"
 
 namespace pipetrain {
-
-// An error about one key of a config.json.
-class HfKeyError : public Error {
- public:
-  HfKeyError(const std::string& what, std::string key, bool is_missing)
-      : Error(ErrorKind::input, what), key_(std::move(key)), is_missing_(is_missing) {}
-  const std::string& key() const noexcept { return key_; }  // with the keys of the objects around it: "rope_scaling.factor"
-  bool is_missing() const noexcept { return is_missing_; }  // false: its value is refused
-
- private:
-  std::string key_;
-  bool is_missing_;
-};
 
 // One JSON object of a file, read key by key. Every error is an Error(input) that names the file and the key. A null counts as
 // absent, as Hugging Face has it. Keeps a reference to the object, and remembers the keys that it was asked for; copies share

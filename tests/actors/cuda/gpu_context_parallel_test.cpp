@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/cuda/gpu_job.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "actors/golden_run.hpp"
 #include "actors/real_processes.hpp"
 #include "actors/training/run/job_memory.hpp"

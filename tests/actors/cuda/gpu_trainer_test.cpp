@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/cuda/gpu_job.hpp"
+#include "actors/engine/run_failed.hpp"
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
 #include "core/device.hpp"

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include "actors/engine/run_failed.hpp"
 #include "actors/hooked_ops.hpp"
 #include "actors/tiny_run.hpp"
 #include "catch.hpp"

@@ -11,7 +11,7 @@
 #include "catch.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

@@ -4,7 +4,7 @@
 
 #include "apps/foreign/foreign_keys.hpp"
 #include "catch.hpp"
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 using namespace pipetrain;
 

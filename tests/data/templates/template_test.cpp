@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/templates/fixture.hpp"
+#include "data/templates/render_error.hpp"
 #include "files/json.hpp"
 
 using namespace pipetrain;

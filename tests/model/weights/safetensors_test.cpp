@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "model/error_text.hpp"
 #include "temp_folder.hpp"
 

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "model/error_text.hpp"
 #include "model/weights/weights_fixture.hpp"
 #include "run_program.hpp"

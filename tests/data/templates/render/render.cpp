@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/error.hpp"
 #include "data/templates/template.hpp"
 #include "files/json.hpp"
 

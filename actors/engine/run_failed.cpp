@@ -1,8 +1,9 @@
-#include "actors/engine/step.hpp"
+#include "actors/engine/run_failed.hpp"
 
 #include <utility>
 
 #include "actors/engine/failure.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "core/tile_pool.hpp"
+#include "core/threads/tile_pool.hpp"
 
 #include <chrono>
 #include <utility>

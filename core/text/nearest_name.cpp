@@ -1,4 +1,4 @@
-#include "core/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "core/on_threads.hpp"
+#include "core/threads/on_threads.hpp"
 
 #include <algorithm>
 #include <atomic>

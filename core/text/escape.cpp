@@ -1,4 +1,4 @@
-#include "core/escape.hpp"
+#include "core/text/escape.hpp"
 
 namespace pipetrain {
 namespace {
