@@ -152,7 +152,7 @@ ModelConfig deepseek_v3_defaults() {
 
 std::vector<TensorSpec> deepseek_tensors(const ModelConfig& config, const Block& block) {
   if (block.kind == BlockKind::attention) return latent_attention_tensors(config, block);
-  return routed_decoder_tensors(config, block, deepseek_names);
+  return routed_decoder_tensors(config, block);
 }
 
 }  // namespace
@@ -162,8 +162,6 @@ FamilySpec deepseek_v2_family() {
           .model_type = "deepseek_v2",
           .architecture = "DeepseekV2ForCausalLM",
           .classifier = "DeepseekV2ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
           .defaults = deepseek_defaults(Family::deepseek_v2),
           .bos_id = 1,
           .eos_id = 2,
@@ -178,8 +176,6 @@ FamilySpec deepseek_v3_family() {
           .model_type = "deepseek_v3",
           .architecture = "DeepseekV3ForCausalLM",
           .classifier = "DeepseekV3ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
           .defaults = deepseek_v3_defaults(),
           .bos_id = 0,
           .eos_id = 1,
