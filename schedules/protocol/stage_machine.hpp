@@ -13,6 +13,7 @@
 #include "schedules/protocol/early_forwards.hpp"
 #include "schedules/protocol/impossible_events.hpp"
 #include "schedules/protocol/ready_choice.hpp"
+#include "schedules/protocol/running_actions.hpp"
 #include "schedules/protocol/stage_protocol.hpp"
 #include "schedules/protocol/stage_supplies.hpp"
 
@@ -33,15 +34,18 @@ class StageMachine {
   const Action* next();
   bool is_early() const { return is_early_; }
   bool begins_braid() const { return in_braid_; }
-  StepOf step_of(const Action& action) const;
+  StepOf step_of(const Action& action) const {
+    if (running_.has(action)) return StepOf::running;
+    return early_.waits_for_taken_back() ? StepOf::taken_back : StepOf::coming;
+  }
   bool waits_for_verdict() const {
     return state_ == State::running && !verdict_given_ && launched_ + 1 == list().size() &&
            list()[launched_].kind == ActionKind::optimizer;
   }
   bool step_done() const {
-    return state_ == State::aborted || (all_launched() && in_flight_.empty() && !early_.waits_for_taken_back());
+    return state_ == State::aborted || (all_launched() && running_.all().empty() && !early_.waits_for_taken_back());
   }
-  int in_flight() const { return static_cast<int>(in_flight_.size() + early_.running().size()); }
+  int in_flight() const { return static_cast<int>(running_.all().size() + early_.running().size()); }
   std::vector<Action> running() const;
   std::string waiting_for() const;
 
@@ -64,34 +68,29 @@ class StageMachine {
   const Action* choose();                        // null: nothing
   [[gnu::noinline]] const Action* next_early();  // null: nothing
   [[gnu::noinline]] void begin_with_early(NextStep next);
-  void check_may_go_ahead(StepKind kind, const std::vector<Action>* given) const;
   void launch(const Action& action);
   std::string describe(const Action& action) const;
 
   std::shared_ptr<const Plan> plan_;
   int stage_;
-  int run_ahead_;
   ImpossibleEvents impossible_;
   StageSupplies supplies_;
   std::optional<ReadyChoice> ready_;           // only for Order::ready
   Action picked_;                              // the last one that ready_ chose
-  std::vector<Action> ends_of_step_;           // only for Order::ready: the actions after all compute, in plan order
   const std::vector<Action>* list_ = nullptr;  // of the running step
   std::vector<Action> forwards_;               // the list of evaluations, made for the first one
   std::size_t computes_ = 0;                   // compute actions in the running step's list
   std::optional<CustomSignals> customs_;       // where the plan has some
   std::vector<bool> braids_;                   // by position in the planned list; empty: the plan has none
   bool in_braid_ = false;                      // the first action of a braid was launched, its second not yet
-  std::vector<Action> braided_;  // first actions of running braids: the second of each stands for both in computing_
 
   State state_ = State::no_step;
   std::size_t launched_ = 0;
   std::size_t launched_computes_ = 0;
   bool verdict_given_ = false, skips_ = false;
-  std::vector<Action> in_flight_;  // of the running step
+  RunningActions running_;
   EarlyForwards early_;
   bool is_early_ = false;
-  int computing_ = 0;  // of both steps; moves run beside compute and do not count for run_ahead
 };
 
 inline bool StageMachine::has_inputs(const Action& action) const {

@@ -19,12 +19,12 @@ std::string StageMachine::waiting_for() const {
   std::string running;
   for (const Action& action : this->running()) running += (running.empty() ? "" : ", ") + to_string(action, plan_->form());
   if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
-  if (computing_ >= run_ahead_) return "launched and not completed: " + running;
+  if (!running_.has_room()) return "launched and not completed: " + running;
   if (!is_ready_order()) {
     const Action& action = list()[launched_];
     return describe(at_braid() && can_run(action) ? *(&action + 1) : action);
   }
-  if (launched_computes_ == computes_) return describe(ends_of_step_[launched_ - computes_]);
+  if (launched_computes_ == computes_) return describe(ready_->end_of_step(launched_ - computes_));
   std::string text;
   for (const Action& action : ready_->candidates()) text += (text.empty() ? "" : "; ") + describe(action);
   return text;

@@ -17,27 +17,34 @@ int checked_stage(const Plan& plan, int stage) {
   return stage;
 }
 
+int checked_run_ahead(int run_ahead) {
+  if (run_ahead < 1)
+    throw std::invalid_argument("a stage must be allowed at least 1 launched action, not " + std::to_string(run_ahead));
+  return run_ahead;
+}
+
+// Throws unless a step of this list can be followed by one that begins early.
+void check_may_go_ahead(const Plan& plan, const std::vector<Action>& list, bool is_planned) {
+  const bool moves = std::any_of(list.begin(), list.end(), [](const Action& action) { return is_move(action.kind); });
+  if (!is_planned || !plan.custom.empty() || moves)
+    throw std::invalid_argument(
+        "only a step of training in the planned order, without moves and custom actions, is followed by one that begins early");
+}
+
 }  // namespace
 
 StageMachine::StageMachine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
     : plan_(std::move(plan)),
       stage_(stage),
-      run_ahead_(run_ahead),
       impossible_(plan_, stage),
-      supplies_(*plan_, checked_stage(*plan_, stage), impossible_) {
-  if (run_ahead < 1)
-    throw std::invalid_argument("a stage must be allowed at least 1 launched action, not " + std::to_string(run_ahead));
+      supplies_(*plan_, checked_stage(*plan_, stage), impossible_),
+      running_(checked_run_ahead(run_ahead)) {
   if (order == Order::ready && plan_->ready_rule == ReadyRule::none)
     throw std::invalid_argument("schedule " + plan_->schedule + " has no rule to choose what is ready; use the planned order");
   if (!plan_->custom.empty()) customs_.emplace(*plan_);
   braids_ = braid_starts(*plan_, stage);
   set_list(StepKind::training);
-  if (order == Order::ready) {
-    ready_.emplace(*plan_, stage);
-    for (const Action& action : list())
-      if (!is_compute(action.kind)) ends_of_step_.push_back(action);
-  }
-  in_flight_.reserve(static_cast<std::size_t>(run_ahead));
+  if (order == Order::ready) ready_.emplace(*plan_, stage);
 }
 
 void StageMachine::set_list(StepKind kind, const std::vector<Action>* list) {
@@ -50,7 +57,7 @@ void StageMachine::set_list(StepKind kind, const std::vector<Action>* list) {
 
 void StageMachine::begin_step(StepKind kind, const std::vector<Action>* given, NextStep next) {
   if (state_ == State::running && !all_launched()) impossible_.report("a step begins although " + waiting_for());
-  if (next != NextStep::unknown) check_may_go_ahead(kind, given);
+  if (next != NextStep::unknown) check_may_go_ahead(*plan_, planned_list(), kind == StepKind::training && !given && !ready_);
   if (early_.any() && (kind == StepKind::evaluation || given))
     impossible_.report("a step begins that is not the one whose forwards were launched already");
   state_ = State::running;
@@ -66,15 +73,7 @@ void StageMachine::begin_with_early(NextStep next) {
   EarlyForwards::Handover begun = early_.begin_step(next);
   launched_ = launched_computes_ = begun.launched;
   is_early_ = false;
-  in_flight_ = std::move(begun.running);
-}
-
-void StageMachine::check_may_go_ahead(StepKind kind, const std::vector<Action>* given) const {
-  const auto& list = planned_list();
-  const bool moves = std::any_of(list.begin(), list.end(), [](const Action& action) { return is_move(action.kind); });
-  if (kind == StepKind::evaluation || given || ready_ || customs_ || moves)
-    throw std::invalid_argument(
-        "only a step of training in the planned order, without moves and custom actions, is followed by one that begins early");
+  running_.begin_step(std::move(begun.running));
 }
 
 StepOf StageMachine::input_arrived(InputKind kind, int c, int microbatch) {
@@ -90,18 +89,10 @@ StepOf StageMachine::input_arrived(InputKind kind, int c, int microbatch) {
 }
 
 std::span<const std::int32_t> StageMachine::completed(const Action& action) {
-  const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
-  if (found == in_flight_.end()) {
+  if (!running_.complete(action)) {
     if (!early_.completed(action)) impossible_.end(action);
-    --computing_;
+    running_.complete_early();
     return {};
-  }
-  in_flight_.erase(found);
-  const auto first = std::find(braided_.begin(), braided_.end(), action);
-  if (first != braided_.end()) {
-    braided_.erase(first);
-  } else if (!is_move(action.kind)) {
-    --computing_;
   }
   if (!customs_ || list_ == &forwards_) return {};
   return customs_->waiting_for(stage_, action);
@@ -126,13 +117,8 @@ bool StageMachine::verdict(bool apply, bool confirms) {
   return true;
 }
 
-StepOf StageMachine::step_of(const Action& action) const {
-  if (std::find(in_flight_.begin(), in_flight_.end(), action) != in_flight_.end()) return StepOf::running;
-  return early_.waits_for_taken_back() ? StepOf::taken_back : StepOf::coming;
-}
-
 std::vector<Action> StageMachine::running() const {
-  std::vector<Action> all = in_flight_;
+  std::vector<Action> all = running_.all();
   all.insert(all.end(), early_.running().begin(), early_.running().end());
   return all;
 }
@@ -140,12 +126,12 @@ std::vector<Action> StageMachine::running() const {
 // Returns a pointer, because an action returned by value is written in parts and read as a whole, which stalls the processor.
 inline const Action* StageMachine::choose() {
   if (is_ready_order() && launched_computes_ < computes_) {
-    const auto picked = ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
+    const auto picked = ready_->pick([this](const Action& action) { return can_run(action); }, !running_.all().empty());
     if (!picked) return nullptr;
     picked_ = *picked;
     return &picked_;
   }
-  const Action& action = is_ready_order() ? ends_of_step_[launched_ - computes_] : list()[launched_];
+  const Action& action = is_ready_order() ? ready_->end_of_step(launched_ - computes_) : list()[launched_];
   if (!can_run(action) || (at_braid() && !can_run_second(action))) return nullptr;
   return &action;
 }
@@ -158,14 +144,14 @@ inline const Action* StageMachine::next() {
   }
   if (all_launched()) return nullptr;
   if (in_braid_) return launch_second();
-  if (computing_ >= run_ahead_ && !next_is_move()) return nullptr;
+  if (!running_.has_room() && !next_is_move()) return nullptr;
   const Action* const action = choose();
   if (!action) return nullptr;
   if (skips_ && action->kind == ActionKind::optimizer) {  // the last one of the list
     ++launched_;
     return early_.comes() ? next_early() : nullptr;
   }
-  if (at_braid()) in_braid_ = true, braided_.push_back(*action);
+  if (at_braid()) in_braid_ = true, running_.begin_braid(*action);
   launch(*action);
   return action;
 }
@@ -173,7 +159,7 @@ inline const Action* StageMachine::next() {
 const Action* StageMachine::launch_second() {
   const Action& action = list()[launched_];
   in_braid_ = false;
-  --computing_;  // one with the first
+  running_.join_braid();
   launch(action);
   return &action;
 }
@@ -181,17 +167,17 @@ const Action* StageMachine::launch_second() {
 // The list has at least an N or an O after its forwards.
 const Action* StageMachine::next_early() {
   static constexpr Action preview{ActionKind::preview, 0, -1};
-  if (!early_.may_launch(verdict_given_) || computing_ >= run_ahead_) return nullptr;
+  if (!early_.may_launch(verdict_given_) || !running_.has_room()) return nullptr;
   const Action& action = planned_list()[early_.launched()];
   const bool braided = !braids_.empty() && braids_[early_.launched()];
   if (action.kind != ActionKind::forward || braided || !supplies_.has_credit(action)) return nullptr;
   if (!supplies_.has_coming_inputs(action)) return nullptr;
-  ++computing_;
   if (!verdict_given_ && !early_.has_preview()) {
     early_.preview_launched();
-    in_flight_.push_back(preview);
+    running_.launch(preview);
     return &preview;
   }
+  running_.launch_early();
   is_early_ = true;
   supplies_.take_credit(action);
   early_.launched(action);
@@ -205,8 +191,7 @@ void StageMachine::launch(const Action& action) {
   supplies_.take_credit(action);
   if (is_custom(action.kind)) customs_->clear(action.microbatch);
   if (is_ready_order()) ready_->launched(action);
-  in_flight_.push_back(action);
-  if (!is_move(action.kind)) ++computing_;
+  running_.launch(action);
 }
 
 StageProtocol::StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
