@@ -8,6 +8,10 @@
 
 namespace pipetrain {
 
+double tokens_of(const LayoutRequest& request, const Layout& layout) {
+  return static_cast<double>(layout.microbatch * request.sequence) / layout.cp;
+}
+
 const BlockCosts::BlockFigures& BlockCosts::figures(const Block& block) const {
   constexpr std::array<Recompute, 3> modes = {Recompute::none, Recompute::selective, Recompute::full};
   const auto layer = static_cast<std::size_t>(block.layer);

@@ -25,9 +25,7 @@ inline int gathering(const LayoutRequest& request, const Layout& layout) {
 }
 
 // Returns the tokens of a microbatch that one rank computes together with all tensor-parallel ranks of its stage.
-inline double tokens_of(const LayoutRequest& request, const Layout& layout) {
-  return static_cast<double>(layout.microbatch * request.sequence) / layout.cp;
-}
+double tokens_of(const LayoutRequest& request, const Layout& layout);
 
 // Seconds of one virtual stage for one microbatch, and its permanent data.
 struct PartCost {
