@@ -35,12 +35,6 @@ void scale(ChunkProfile& chunk, double factor) {
     chunk.*seconds *= factor;
 }
 
-bool has_weight_grads(const schedules::Plan& plan) {
-  const auto& list = plan.stages.front();
-  return std::any_of(list.begin(), list.end(),
-                     [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
-}
-
 // Simulates cuts with the blocks' times on the fastest device, and then each stage's slowness.
 class RetunedStep {
  public:
@@ -51,7 +45,7 @@ class RetunedStep {
   }
 
   double seconds(const Cut& cut) const {
-    Profile profile = profile_for(even_, plan_.placement, has_weight_grads(plan_), cut);
+    Profile profile = profile_for(even_, plan_.placement, splits_backward(plan_), cut);
     for (std::size_t stage = 0; stage < slowness_.size(); ++stage)
       for (ChunkProfile& chunk : profile.stages[stage].chunks) scale(chunk, slowness_[stage]);
     return schedules::summarize(schedules::simulate(plan_, profile.costs())).makespan;

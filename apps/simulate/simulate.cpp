@@ -4,28 +4,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <ostream>
 
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/train_job.hpp"
-#include "actors/training/records/profile_layout.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/output/terminal_width.hpp"
 #include "apps/simulate/failure_report.hpp"
 #include "apps/simulate/simulate_report.hpp"
+#include "apps/simulate/simulated_plans.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "schedules/builders/builders.hpp"
 #include "schedules/draw/draw.hpp"
-#include "schedules/plan/activation_offload.hpp"
 #include "schedules/plan/plan_text.hpp"
-#include "schedules/search/auto_schedule.hpp"
-#include "schedules/search/solver.hpp"
 #include "schedules/simulate/following_steps.hpp"
-#include "schedules/simulate/simulate.hpp"
 
 namespace pipetrain {
 
@@ -50,15 +44,15 @@ SolverReport report_of(const schedules::Solved& solved, const Plan& plan, const 
 
 class Simulation {
  public:
-  explicit Simulation(const SimulateOptions& options) : options_(options), notes_(options.notes) {}
+  explicit Simulation(const SimulateOptions& options) : options_(options), plans_(options), notes_(options.notes) {}
 
   void run() {
     if (options_.plan) {
-      refuse_unknown_costs(*options_.plan);
-      simulate(moved(*options_.plan));
+      plans_.refuse_unknown_costs(*options_.plan);
+      simulate(plans_.moved(*options_.plan));
     } else if (const ScheduleInfo* one = schedules::find_schedule(options_.schedule)) {
-      Plan plan = build(*one);
-      refuse_unknown_costs(plan);
+      Plan plan = plans_.build(*one);
+      plans_.refuse_unknown_costs(plan);
       simulate(std::move(plan));
     } else {
       for (const ScheduleInfo& info : schedules::all_schedules())
@@ -128,12 +122,12 @@ class Simulation {
     }
     Plan plan;
     try {
-      plan = build(info);
+      plan = plans_.build(info);
     } catch (const Error& error) {  // thrown by auto if the profile has no times for several chunks
       notes_.push_back(fmt::format("{} is left out: {}", info.name, error.what()));
       return;
     }
-    const auto why = why_not(plan);
+    const auto why = plans_.why_not(plan);
     if (why.empty()) {
       simulate(std::move(plan));
     } else {
@@ -141,143 +135,14 @@ class Simulation {
     }
   }
 
-  // Returns an empty text if the costs are known for this plan, else what they lack.
-  std::string why_not(const Plan& plan) const {
-    if (!options_.cut.empty() && std::ssize(options_.cut) != plan.placement.virtual_stages())
-      return fmt::format("--cut {} is of {} virtual stages, and it has {}", cut_text(options_.cut), options_.cut.size(),
-                         plan.placement.virtual_stages());
-    if (!options_.profile) {
-      const auto why = options_.times.why_not(plan.placement);
-      return why.empty() ? why : fmt::format("--{} {}", options_.times.edge_option, why);
-    }
-    try {
-      profile_of(plan.placement, splits_backward(plan));
-      return "";
-    } catch (const Error& error) {
-      return fmt::format("--costs is a profile of pp {} x chunks {}, not of this layout, and {}", options_.profile->pp,
-                         options_.profile->chunks, error.what());
-    }
-  }
-
-  static bool splits_backward(const Plan& plan) {
-    const auto& list = plan.stages.front();
-    return std::any_of(list.begin(), list.end(),
-                       [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
-  }
-
-  // Returns true if the run was profiled in this layout.
-  bool was_profiled(const schedules::Placement& placement, bool split) const {
-    const Profile& measured = *options_.profile;
-    return measured.placement() == placement && (measured.splits_backward() || !split) &&
-           (options_.cut.empty() || options_.cut == measured.cut);
-  }
-
-  // Returns the profile itself, or the times that its blocks would take in this layout.
-  Profile profile_of(const schedules::Placement& placement, bool split) const {
-    const Profile& measured = *options_.profile;
-    if (was_profiled(placement, split)) return measured;
-    const bool same_places = options_.cut.empty() && measured.placement() == placement;
-    return profile_for(measured, placement, split, same_places ? measured.cut : options_.cut);
-  }
-
-  void refuse_unknown_costs(const Plan& plan) const {
-    if (const auto why = why_not(plan); !why.empty()) throw Error(ErrorKind::input, why);
-  }
-
-  Plan build(const ScheduleInfo& info) {
-    try {
-      if (info.name == "solver") return build_solved_plan();
-      if (info.uses_costs) return moved(build_auto_plan());
-      const int chunks = info.chunks_can_vary ? options_.chunks.value_or(info.default_chunks) : info.default_chunks;
-      return moved(schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches, options_.slices}));
-    } catch (const std::invalid_argument& error) {
-      throw Error(ErrorKind::input, error.what());
-    }
-  }
-
-  Plan moved(Plan plan) const {
-    if (options_.offload_fraction <= 0) return plan;
-    try {
-      return schedules::offload_activations(std::move(plan), options_.offload_fraction);
-    } catch (const std::invalid_argument& error) {
-      throw Error(ErrorKind::input, fmt::format("--activation-offload-fraction: {}", error.what()));
-    }
-  }
-
-  Plan build_auto_plan() const {
-    Plan plan = build_auto(auto_request());
-    if (plan.stages.empty())
-      throw Error(ErrorKind::input, "--memory-slots: auto found no plan that keeps them; give more slots");
-    return plan;
-  }
-
-  Plan build_solved_plan() {
-    constexpr auto no_limit = std::numeric_limits<std::int64_t>::max();
-    solved_ = schedules::solve({.problem = auto_request(),
-                                .seconds = options_.solver_seconds,
-                                .iterations = options_.solver_iterations.value_or(no_limit),
-                                .seed = options_.seed});
-    if (solved_->plan.stages.empty())
-      throw Error(ErrorKind::input, "--memory-slots: solver found no plan that keeps them; give more slots");
-    return solved_->plan;
-  }
-
-  schedules::AutoRequest auto_request() const {
-    const StepTimes& times = options_.times;
-    schedules::AutoRequest request{.stages = options_.pp,
-                                   .microbatches = options_.microbatches,
-                                   .forward = times.forward,
-                                   .input_grad = times.input_grad,
-                                   .weight_grad = times.weight_grad,
-                                   .edges = times.edges,
-                                   .costs = {},
-                                   .slots = options_.slots,
-                                   .room = room(),
-                                   .max_chunks = std::min(2, options_.chunks.value_or(2))};
-    if (!options_.profile) return request;
-    const Profile whole = profile_of(schedules::Placement::looping(options_.pp, 1), true);
-    request.max_chunks = 1;
-    request.edges = whole.edges();
-    for (std::size_t stage = 0; stage < request.forward.size(); ++stage) {
-      const ChunkProfile& measured = whole.stages[stage].chunks.front();
-      request.forward[stage] = measured.forward;
-      request.input_grad[stage] = measured.input_grad;
-      request.weight_grad[stage] = measured.weight_grad;
-    }
-    return request;
-  }
-
-  // The queues have the run's sizes only if the simulation predicts a run.
-  schedules::QueueRoom room() const {
-    const bool predicts = options_.profile || options_.order == schedules::Order::ready;
-    return predicts ? schedules::QueueRoom::reserved : schedules::QueueRoom::all;
-  }
-
-  Costs costs_of(const Plan& plan) const {
-    if (options_.profile) return profile_of(plan.placement, splits_backward(plan)).costs();
-    try {
-      return options_.times.costs(plan);
-    } catch (const std::invalid_argument& error) {
-      throw Error(ErrorKind::input, fmt::format("--custom: {}; give times of those that it has", error.what()));
-    }
-  }
-
-  // Adds the end of step for which there are costs, unless the plan has its own.
-  Plan ended(Plan compute) const {
-    const bool has_end = compute.stages.front().back().kind == schedules::ActionKind::optimizer;
-    if (has_end || !(options_.profile || options_.times.ends || options_.post_validation)) return compute;
-    return with_end_of_step(std::move(compute),
-                            options_.profile ? options_.profile->end_of_step() : options_.times.end_of_step());
-  }
-
   // Keeps plan and timeline of the fastest schedule only, because large ones take gigabytes.
   void simulate(Plan compute) {
-    Plan plan = ended(std::move(compute));
-    if (options_.profile && !was_profiled(plan.placement, splits_backward(plan))) regrouped_.push_back(plan.schedule);
-    const Costs costs = costs_of(plan);
+    Plan plan = plans_.ended(std::move(compute));
+    if (plans_.regroups(plan)) regrouped_.push_back(plan.schedule);
+    const Costs costs = plans_.costs_of(plan);
     schedules::SimulationOptions how;
     how.order = options_.order;
-    how.room = room();
+    how.room = plans_.room();
     how.jitter = options_.jitter;
     how.seed = options_.seed;
     SimulatedSchedule run;
@@ -296,7 +161,7 @@ class Simulation {
       run.peak_bytes.push_back(peak_bytes(timeline, static_cast<int>(stage), costs.chunks[stage]));
     run.ideal = ideal_time(costs, plan.microbatches);
     if (options_.post_validation) run.following = following(plan, costs);
-    if (solved_ && options_.jitter == 0) run.solver = report_of(*solved_, plan, costs, run.summary.makespan);
+    if (plans_.solved() && options_.jitter == 0) run.solver = report_of(*plans_.solved(), plan, costs, run.summary.makespan);
     for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
     if (!options_.slots.empty()) run.fits = true;
     for (std::size_t stage = 0; stage < options_.slots.size(); ++stage)
@@ -337,9 +202,9 @@ class Simulation {
   void print_failures(const FailureOptions& failures) const {
     schedules::SimulationOptions how;
     how.order = options_.order;
-    how.room = room();
+    how.room = plans_.room();
     const double predicted = time_of(runs_.front()) + (options_.profile ? options_.profile->outside : 0);
-    const auto months = simulate_months(failures, plan_, costs_of(plan_), how, failures.step.value_or(predicted));
+    const auto months = simulate_months(failures, plan_, plans_.costs_of(plan_), how, failures.step.value_or(predicted));
     fmt::print("{}", options_.json ? months_json(months) : months_table(failures, months));
   }
 
@@ -353,10 +218,10 @@ class Simulation {
   }
 
   const SimulateOptions& options_;
+  SimulatedPlans plans_;
   std::vector<std::string> notes_;
-  std::optional<schedules::Solved> solved_;  // set if the plan is the solver's
-  std::vector<std::string> regrouped_;       // schedules whose times are computed from the profile's blocks
-  std::vector<SimulatedSchedule> runs_;      // the fastest first, after run()
+  std::vector<std::string> regrouped_;   // schedules whose times are computed from the profile's blocks
+  std::vector<SimulatedSchedule> runs_;  // the fastest first, after run()
   double best_time_ = 0;
   Plan plan_;
   schedules::Timeline timeline_;

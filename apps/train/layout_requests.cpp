@@ -36,12 +36,6 @@ bool keeps_bits(const TrainJob& now, const TrainJob& next) {
          now.batch.microbatches == next.batch.microbatches;
 }
 
-bool splits_backward(const schedules::Plan& plan) {
-  const auto& list = plan.stages.front();
-  return std::any_of(list.begin(), list.end(),
-                     [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
-}
-
 double simulated_seconds(const Profile& measured, const TrainJob& job) {
   const Profile profile = profile_for(measured, job.plan->placement, splits_backward(*job.plan), job.layout.cut);
   return schedules::summarize(schedules::simulate(*job.plan, profile.costs())).makespan;

@@ -83,11 +83,11 @@ struct ModelConfig {
   double residual_scale = 1;  // of what attention and MLP add to the residual stream
   double score_scale = 0;     // of attention's scores; 0: 1 / sqrt(head_dim)
   double logit_divisor = 1;   // the head divides its logits by it
-  Biases biases;
+  Biases biases = {};
   bool head_norms = false;        // an RMSNorm over each head of queries and keys, before they rotate
   bool projection_norms = false;  // one RMSNorm over all heads of queries and one over those of keys, before they rotate
   bool sinks = false;             // each head has a learned logit that only adds to the denominator of its softmax
-  std::optional<LatentAttention> latent;  // queries, keys and values are expanded from latent vectors
+  std::optional<LatentAttention> latent = {};  // queries, keys and values are expanded from latent vectors
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -97,32 +97,32 @@ struct ModelConfig {
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
   double norm_eps = 1e-5;
-  Rope rope;
-  std::optional<Rope> windowed_rope;   // of windowed layers, where they rotate in another way
-  std::int64_t window = 0;             // positions that queries of windowed layers see; 0 where there is no such layer
-  std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed, and all rotate
-  Experts experts;
+  Rope rope = {};
+  std::optional<Rope> windowed_rope = {};   // of windowed layers, where they rotate in another way
+  std::int64_t window = 0;                  // positions that queries of windowed layers see; 0 where there is no such layer
+  std::vector<LayerType> layer_types = {};  // by layer; empty: no layer is windowed, and all rotate
+  Experts experts = {};
   bool tied_embeddings = false;
   FurtherPrediction mtp;
   double init_std = 0.02;
   // Settings of training rather than of the model, though config.json has them.
-  DropoutRates dropout;
-  RouterLossSettings router_losses;
-  RouterRules router_rules;
+  DropoutRates dropout = {};
+  RouterLossSettings router_losses = {};
+  RouterRules router_rules = {};
   // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
-  std::optional<std::int64_t> bos_id, pad_id;
-  std::vector<std::int64_t> eos_ids;  // any of them ends a text
+  std::optional<std::int64_t> bos_id = {}, pad_id = {};
+  std::vector<std::int64_t> eos_ids = {};  // any of them ends a text
   // The row of the table of tokens to which a token that is looked up there gives no gradient.
-  std::optional<std::int64_t> untrained_row;
+  std::optional<std::int64_t> untrained_row = {};
   // The names of the classes of sequence classification; the head classifies at a sequence's last token. Empty: a language
   // model, whose head has a row for each token of the vocabulary.
-  std::vector<std::string> labels;
+  std::vector<std::string> labels = {};
   // Settings of training, which config.json does not have.
-  TrainedParts trained;
-  std::optional<PreferenceFormula> preference;  // the loss compares whole completions; absent: it is a mean over tokens
-  Adapter adapter;
+  TrainedParts trained = {};
+  std::optional<PreferenceFormula> preference = {};  // the loss compares whole completions; absent: it is a mean over tokens
+  Adapter adapter = {};
   // The patterns that the run chooses, repeated over the layers; empty: layers see what config.json says.
-  std::vector<AttentionSight> attention;
+  std::vector<AttentionSight> attention = {};
   // The form in which frozen matrices of attention, MLPs and experts are kept: a setting of training too, but config.json has
   // it where the files have the matrices in this form.
   WeightForm base_form = WeightForm::plain;

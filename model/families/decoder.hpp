@@ -2,17 +2,9 @@
 // rotary positions, a gated MLP of SiLU. A family's own file adds what differs.
 #pragma once
 
-#include <vector>
-
 #include "model/families/family.hpp"
 
 namespace pipetrain {
-
-inline constexpr FamilyNames decoder_names{.embedding = "model.embed_tokens.weight",
-                                           .head = "lm_head.weight",
-                                           .layers = "model.layers.",
-                                           .optional_prefix = "",
-                                           .recomputed = {".rotary_emb.inv_freq", nullptr}};
 
 // Reads sizes, epsilon, ties, dropout and padding. Throws Error(input) naming the key.
 void read_decoder(const HfConfigReader& config, ModelConfig& model);
@@ -21,7 +13,5 @@ void write_decoder(const ModelConfig& config, Json& text);
 // Reads and writes two flags: attention_bias gives all four matrices of attention a bias, mlp_bias those of the MLP.
 void read_biases(const HfConfigReader& config, ModelConfig& model);
 void write_biases(const ModelConfig& config, Json& text);
-// Returns the tensors of a block, with the biases and head norms that the configuration says.
-std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

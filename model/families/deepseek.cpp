@@ -154,7 +154,7 @@ std::vector<TensorSpec> deepseek_tensors(const ModelConfig& config, const Block&
   if (block.kind == BlockKind::attention) return latent_attention_tensors(config, block);
   if (block.kind == BlockKind::mtp) return further_prediction_tensors(config);
   if (block.kind == BlockKind::head && config.mtp.is_trained()) return head_tensors_of_two(config);
-  return routed_decoder_tensors(config, block, deepseek_names);
+  return routed_decoder_tensors(config, block);
 }
 
 }  // namespace
@@ -164,8 +164,6 @@ FamilySpec deepseek_v2_family() {
           .model_type = "deepseek_v2",
           .architecture = "DeepseekV2ForCausalLM",
           .classifier = "DeepseekV2ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
           .defaults = deepseek_defaults(Family::deepseek_v2),
           .bos_id = 1,
           .eos_id = 2,
@@ -180,8 +178,6 @@ FamilySpec deepseek_v3_family() {
           .model_type = "deepseek_v3",
           .architecture = "DeepseekV3ForCausalLM",
           .classifier = "DeepseekV3ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
           .defaults = deepseek_v3_defaults(),
           .bos_id = 0,
           .eos_id = 1,

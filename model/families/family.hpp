@@ -44,16 +44,25 @@ struct MultimodalSpec {
   std::vector<const char*> part_prefixes;  // the beginnings of the names of the other parts' tensors
 };
 
+// The names of the families that name their tensors as Llama does.
+inline constexpr FamilyNames decoder_names{.embedding = "model.embed_tokens.weight",
+                                           .head = "lm_head.weight",
+                                           .layers = "model.layers.",
+                                           .optional_prefix = "",
+                                           .recomputed = {".rotary_emb.inv_freq", nullptr}};
+// Returns the tensors of a block of these families, with the biases and head norms that the configuration says.
+std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block);
+
 struct FamilySpec {
   const char* name;          // as errors have it
   const char* model_type;    // Hugging Face's
   const char* architecture;  // Hugging Face's, the one with a language-model head
   const char* classifier;    // Hugging Face's, the one with a head for sequence classification; "" if it has none
-  FamilyNames names;
-  std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json has
-  ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
+  FamilyNames names = decoder_names;
+  std::vector<double DropoutRates::*> dropouts = {&DropoutRates::attention};  // the rates that its config.json has
+  ModelConfig defaults;  // what all models of the family have in common; sizes are still to be given
   // The ids that hold where config.json does not mention them. Without pad_id such a model has no padding token.
-  std::optional<std::int64_t> bos_id, eos_id, pad_id = {};
+  std::optional<std::int64_t> bos_id = {}, eos_id = {}, pad_id = {};
   bool has_windows = false;  // its models may have layers within a window
   std::optional<MultimodalSpec> multimodal = {};
   // Reads config.json except for what every family has: the vocabulary (read before), init_std, bos_id, eos_ids. Throws
@@ -62,7 +71,7 @@ struct FamilySpec {
   // Writes all keys but those that every family has. Hugging Face reads the whole file back as the same model.
   void (*write)(const ModelConfig& config, Json& text);
   // block_tensors() of this family's models.
-  std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);
+  std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block) = decoder_tensors;
   const ExpertNames* experts = nullptr;  // null for a family without routed experts
   // The quant_method of published files whose numbers are read as they are meant, and saved as any other model's; "": none.
   const char* read_quantization = "";

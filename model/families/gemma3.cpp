@@ -64,15 +64,6 @@ Json gemma3_text_defaults() {
                        {"rms_norm_eps", 1e-6}});
 }
 
-ModelConfig gemma3_defaults() {
-  ModelConfig config;
-  config.family = Family::gemma3;
-  config.activation = Activation::geglu;
-  config.norm_offset = 1;
-  config.output_norms = config.head_norms = config.tied_embeddings = true;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec gemma3_family() {
@@ -80,9 +71,12 @@ FamilySpec gemma3_family() {
           .model_type = "gemma3_text",
           .architecture = "Gemma3ForCausalLM",
           .classifier = "Gemma3TextForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = gemma3_defaults(),
+          .defaults = {.family = Family::gemma3,
+                       .activation = Activation::geglu,
+                       .norm_offset = 1,
+                       .output_norms = true,
+                       .head_norms = true,
+                       .tied_embeddings = true},
           .bos_id = 2,
           .eos_id = 1,
           .pad_id = 0,
@@ -94,8 +88,7 @@ FamilySpec gemma3_family() {
                                                 "boi_token_index", "boi_token_id", "eoi_token_index", "eoi_token_id"},
                                        .part_prefixes = {"vision_tower.", "multi_modal_projector."}},
           .read = read_gemma3,
-          .write = write_gemma3,
-          .tensors = decoder_tensors};
+          .write = write_gemma3};
 }
 
 }  // namespace pipetrain

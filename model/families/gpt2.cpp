@@ -174,16 +174,6 @@ std::vector<TensorSpec> gpt2_tensors(const ModelConfig& config, const Block& blo
   return head;
 }
 
-ModelConfig defaults() {
-  ModelConfig config;
-  config.family = Family::gpt2;
-  config.norm = NormKind::layer;
-  config.positions = PositionKind::learned;
-  config.activation = Activation::gelu;
-  config.biases = {.qkv = true, .attention_out = true, .mlp = true};
-  return config;
-}
-
 }  // namespace
 
 FamilySpec gpt2_family() {
@@ -193,7 +183,11 @@ FamilySpec gpt2_family() {
           .classifier = "GPT2ForSequenceClassification",
           .names = gpt2_names,
           .dropouts = {&DropoutRates::embedding, &DropoutRates::attention, &DropoutRates::residual},
-          .defaults = defaults(),
+          .defaults = {.family = Family::gpt2,
+                       .norm = NormKind::layer,
+                       .positions = PositionKind::learned,
+                       .activation = Activation::gelu,
+                       .biases = {.qkv = true, .attention_out = true, .mlp = true}},
           .bos_id = 50256,
           .eos_id = 50256,
           .read = read_gpt2,

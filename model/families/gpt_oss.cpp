@@ -41,23 +41,6 @@ void write_gpt_oss(const ModelConfig& config, Json& text) {
   text["swiglu_limit"] = config.experts.clamp.limit;
 }
 
-ModelConfig gpt_oss_defaults() {
-  ModelConfig config;
-  config.family = Family::gpt_oss;
-  config.sinks = true;
-  config.biases.qkv = config.biases.attention_out = true;
-  config.experts.normalised = true;
-  config.experts.biases = true;
-  config.experts.clamp = {.alpha = 1.702, .limit = 7};
-  config.rope.theta = 150'000;
-  config.rope.scaling = {.kind = RopeScaling::Kind::yarn, .factor = 32, .original_max_positions = 4096, .truncates = false};
-  return config;
-}
-
-std::vector<TensorSpec> gpt_oss_tensors(const ModelConfig& config, const Block& block) {
-  return routed_decoder_tensors(config, block, gpt_oss_names);
-}
-
 }  // namespace
 
 FamilySpec gpt_oss_family() {
@@ -65,15 +48,19 @@ FamilySpec gpt_oss_family() {
           .model_type = "gpt_oss",
           .architecture = "GptOssForCausalLM",
           .classifier = "GptOssForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = gpt_oss_defaults(),
-          .bos_id = {},
-          .eos_id = {},
+          .defaults = {.family = Family::gpt_oss,
+                       .biases = {.qkv = true, .attention_out = true},
+                       .sinks = true,
+                       .rope = {.theta = 150'000,
+                                .scaling = {.kind = RopeScaling::Kind::yarn,
+                                            .factor = 32,
+                                            .original_max_positions = 4096,
+                                            .truncates = false}},
+                       .experts = {.normalised = true, .biases = true, .clamp = {.alpha = 1.702, .limit = 7}}},
           .has_windows = true,
           .read = read_gpt_oss,
           .write = write_gpt_oss,
-          .tensors = gpt_oss_tensors,
+          .tensors = routed_decoder_tensors,
           .experts = &gpt_oss_names,
           .read_quantization = "mxfp4"};
 }

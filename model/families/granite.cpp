@@ -32,12 +32,6 @@ void write_granite(const ModelConfig& config, Json& text) {
   text["attention_multiplier"] = config.score_scale == 0 ? usual_score_scale(config) : config.score_scale;
 }
 
-ModelConfig granite_defaults() {
-  ModelConfig config;
-  config.family = Family::granite;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec granite_family() {
@@ -45,14 +39,11 @@ FamilySpec granite_family() {
           .model_type = "granite",
           .architecture = "GraniteForCausalLM",
           .classifier = "",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = granite_defaults(),
+          .defaults = {.family = Family::granite},
           .bos_id = 1,
           .eos_id = 2,
           .read = read_granite,
-          .write = write_granite,
-          .tensors = decoder_tensors};
+          .write = write_granite};
 }
 
 }  // namespace pipetrain

@@ -25,14 +25,11 @@ FamilySpec llama_family() {
           .model_type = "llama",
           .architecture = "LlamaForCausalLM",
           .classifier = "LlamaForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
           .defaults = {},
           .bos_id = 1,
           .eos_id = 2,
           .read = read_llama,
-          .write = write_llama,
-          .tensors = decoder_tensors};
+          .write = write_llama};
 }
 
 }  // namespace pipetrain

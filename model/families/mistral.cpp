@@ -18,12 +18,6 @@ void write_mistral(const ModelConfig& config, Json& text) {
   write_window(config, text);
 }
 
-ModelConfig mistral_defaults() {
-  ModelConfig config;
-  config.family = Family::mistral;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec mistral_family() {
@@ -31,15 +25,12 @@ FamilySpec mistral_family() {
           .model_type = "mistral",
           .architecture = "MistralForCausalLM",
           .classifier = "MistralForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = mistral_defaults(),
+          .defaults = {.family = Family::mistral},
           .bos_id = 1,
           .eos_id = 2,
           .has_windows = true,
           .read = read_mistral,
-          .write = write_mistral,
-          .tensors = decoder_tensors};
+          .write = write_mistral};
 }
 
 }  // namespace pipetrain

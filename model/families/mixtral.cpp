@@ -26,17 +26,6 @@ void write_mixtral(const ModelConfig& config, Json& text) {
   write_experts(config, mixtral_names, text);
 }
 
-ModelConfig mixtral_defaults() {
-  ModelConfig config;
-  config.family = Family::mixtral;
-  config.experts.normalised = true;
-  return config;
-}
-
-std::vector<TensorSpec> mixtral_tensors(const ModelConfig& config, const Block& block) {
-  return routed_decoder_tensors(config, block, mixtral_names);
-}
-
 }  // namespace
 
 FamilySpec mixtral_family() {
@@ -44,15 +33,13 @@ FamilySpec mixtral_family() {
           .model_type = "mixtral",
           .architecture = "MixtralForCausalLM",
           .classifier = "MixtralForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = mixtral_defaults(),
+          .defaults = {.family = Family::mixtral, .experts = {.normalised = true}},
           .bos_id = 1,
           .eos_id = 2,
           .has_windows = true,
           .read = read_mixtral,
           .write = write_mixtral,
-          .tensors = mixtral_tensors,
+          .tensors = routed_decoder_tensors,
           .experts = &mixtral_names};
 }
 

@@ -19,14 +19,6 @@ void write_olmo2(const ModelConfig& config, Json& text) {
   text["attention_bias"] = config.biases.qkv;
 }
 
-ModelConfig olmo2_defaults() {
-  ModelConfig config;
-  config.family = Family::olmo2;
-  config.input_norms = false;
-  config.output_norms = config.projection_norms = true;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec olmo2_family() {
@@ -34,15 +26,11 @@ FamilySpec olmo2_family() {
           .model_type = "olmo2",
           .architecture = "Olmo2ForCausalLM",
           .classifier = "Olmo2ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = olmo2_defaults(),
-          .bos_id = {},
+          .defaults = {.family = Family::olmo2, .input_norms = false, .output_norms = true, .projection_norms = true},
           .eos_id = 50279,
           .pad_id = 1,
           .read = read_olmo2,
-          .write = write_olmo2,
-          .tensors = decoder_tensors};
+          .write = write_olmo2};
 }
 
 }  // namespace pipetrain

@@ -24,17 +24,6 @@ void write_olmoe(const ModelConfig& config, Json& text) {
   text["norm_topk_prob"] = config.experts.normalised;
 }
 
-ModelConfig olmoe_defaults() {
-  ModelConfig config;
-  config.family = Family::olmoe;
-  config.projection_norms = true;
-  return config;
-}
-
-std::vector<TensorSpec> olmoe_tensors(const ModelConfig& config, const Block& block) {
-  return routed_decoder_tensors(config, block, usual_expert_names);
-}
-
 }  // namespace
 
 FamilySpec olmoe_family() {
@@ -42,15 +31,12 @@ FamilySpec olmoe_family() {
           .model_type = "olmoe",
           .architecture = "OlmoeForCausalLM",
           .classifier = "",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = olmoe_defaults(),
-          .bos_id = {},
+          .defaults = {.family = Family::olmoe, .projection_norms = true},
           .eos_id = 50279,
           .pad_id = 1,
           .read = read_olmoe,
           .write = write_olmoe,
-          .tensors = olmoe_tensors,
+          .tensors = routed_decoder_tensors,
           .experts = &usual_expert_names};
 }
 

@@ -63,12 +63,6 @@ std::vector<TensorSpec> phi3_tensors(const ModelConfig& config, const Block& blo
   return tensors;
 }
 
-ModelConfig phi3_defaults() {
-  ModelConfig config;
-  config.family = Family::phi3;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec phi3_family() {
@@ -76,9 +70,8 @@ FamilySpec phi3_family() {
           .model_type = "phi3",
           .architecture = "Phi3ForCausalLM",
           .classifier = "Phi3ForSequenceClassification",
-          .names = decoder_names,
           .dropouts = {&DropoutRates::attention, &DropoutRates::residual},
-          .defaults = phi3_defaults(),
+          .defaults = {.family = Family::phi3},
           .bos_id = 1,
           .eos_id = 32000,
           .pad_id = 32000,

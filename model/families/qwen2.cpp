@@ -18,13 +18,6 @@ void write_qwen2(const ModelConfig& config, Json& text) {
   write_qwen_windows(config, text);
 }
 
-ModelConfig qwen2_defaults() {
-  ModelConfig config;
-  config.family = Family::qwen2;
-  config.biases.qkv = true;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec qwen2_family() {
@@ -32,15 +25,10 @@ FamilySpec qwen2_family() {
           .model_type = "qwen2",
           .architecture = "Qwen2ForCausalLM",
           .classifier = "Qwen2ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = qwen2_defaults(),
-          .bos_id = {},
-          .eos_id = {},
+          .defaults = {.family = Family::qwen2, .biases = {.qkv = true}},
           .has_windows = true,
           .read = read_qwen2,
-          .write = write_qwen2,
-          .tensors = decoder_tensors};
+          .write = write_qwen2};
 }
 
 }  // namespace pipetrain

@@ -31,16 +31,6 @@ void write_qwen2_moe(const ModelConfig& config, Json& text) {
   text["norm_topk_prob"] = config.experts.normalised;
 }
 
-ModelConfig qwen2_moe_defaults() {
-  ModelConfig config;
-  config.family = Family::qwen2_moe;
-  return config;
-}
-
-std::vector<TensorSpec> qwen2_moe_tensors(const ModelConfig& config, const Block& block) {
-  return routed_decoder_tensors(config, block, usual_expert_names);
-}
-
 }  // namespace
 
 FamilySpec qwen2_moe_family() {
@@ -48,14 +38,10 @@ FamilySpec qwen2_moe_family() {
           .model_type = "qwen2_moe",
           .architecture = "Qwen2MoeForCausalLM",
           .classifier = "Qwen2MoeForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = qwen2_moe_defaults(),
-          .bos_id = {},
-          .eos_id = {},
+          .defaults = {.family = Family::qwen2_moe},
           .read = read_qwen2_moe,
           .write = write_qwen2_moe,
-          .tensors = qwen2_moe_tensors,
+          .tensors = routed_decoder_tensors,
           .experts = &usual_expert_names};
 }
 

@@ -20,13 +20,6 @@ void write_qwen3(const ModelConfig& config, Json& text) {
   text["attention_bias"] = config.biases.qkv;
 }
 
-ModelConfig qwen3_defaults() {
-  ModelConfig config;
-  config.family = Family::qwen3;
-  config.head_norms = true;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec qwen3_family() {
@@ -34,15 +27,10 @@ FamilySpec qwen3_family() {
           .model_type = "qwen3",
           .architecture = "Qwen3ForCausalLM",
           .classifier = "Qwen3ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = qwen3_defaults(),
-          .bos_id = {},
-          .eos_id = {},
+          .defaults = {.family = Family::qwen3, .head_norms = true},
           .has_windows = true,
           .read = read_qwen3,
-          .write = write_qwen3,
-          .tensors = decoder_tensors};
+          .write = write_qwen3};
 }
 
 }  // namespace pipetrain

@@ -32,17 +32,6 @@ void write_qwen3_moe(const ModelConfig& config, Json& text) {
   text["norm_topk_prob"] = config.experts.normalised;
 }
 
-ModelConfig qwen3_moe_defaults() {
-  ModelConfig config;
-  config.family = Family::qwen3_moe;
-  config.head_norms = true;
-  return config;
-}
-
-std::vector<TensorSpec> qwen3_moe_tensors(const ModelConfig& config, const Block& block) {
-  return routed_decoder_tensors(config, block, usual_expert_names);
-}
-
 }  // namespace
 
 FamilySpec qwen3_moe_family() {
@@ -50,15 +39,11 @@ FamilySpec qwen3_moe_family() {
           .model_type = "qwen3_moe",
           .architecture = "Qwen3MoeForCausalLM",
           .classifier = "Qwen3MoeForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = qwen3_moe_defaults(),
-          .bos_id = {},
-          .eos_id = {},
+          .defaults = {.family = Family::qwen3_moe, .head_norms = true},
           .has_windows = true,
           .read = read_qwen3_moe,
           .write = write_qwen3_moe,
-          .tensors = qwen3_moe_tensors,
+          .tensors = routed_decoder_tensors,
           .experts = &usual_expert_names};
 }
 

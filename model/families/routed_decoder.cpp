@@ -124,9 +124,9 @@ void write_routed_layers(const ModelConfig& config, Json& text) {
   text["mlp_only_layers"] = config.experts.dense_layers;
 }
 
-std::vector<TensorSpec> routed_decoder_tensors(const ModelConfig& config, const Block& block, const ExpertNames& names) {
+std::vector<TensorSpec> routed_decoder_tensors(const ModelConfig& config, const Block& block) {
   if (block.kind != BlockKind::experts) return decoder_tensors(config, block);
-  return experts_tensors(config, fmt::format("{}{}.", decoder_names.layers, block.layer), names);
+  return experts_tensors(config, fmt::format("{}{}.", decoder_names.layers, block.layer), *spec_of(config.family).experts);
 }
 
 }  // namespace pipetrain

@@ -17,7 +17,7 @@ void write_experts(const ModelConfig& config, const ExpertNames& names, Json& te
 void read_routed_layers(const HfConfigReader& config, ModelConfig& model);
 void write_routed_layers(const ModelConfig& config, Json& text);
 
-// Returns the tensors of a block: decoder_tensors(), or those of a routed block.
-std::vector<TensorSpec> routed_decoder_tensors(const ModelConfig& config, const Block& block, const ExpertNames& names);
+// Returns the tensors of a block: decoder_tensors(), or those of a routed block with the names of the configuration's family.
+std::vector<TensorSpec> routed_decoder_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

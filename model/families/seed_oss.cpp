@@ -28,13 +28,6 @@ void write_seed_oss(const ModelConfig& config, Json& text) {
   text["residual_dropout"] = config.dropout.residual;
 }
 
-ModelConfig seed_oss_defaults() {
-  ModelConfig config;
-  config.family = Family::seed_oss;
-  config.biases.qkv = true;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec seed_oss_family() {
@@ -42,15 +35,13 @@ FamilySpec seed_oss_family() {
           .model_type = "seed_oss",
           .architecture = "SeedOssForCausalLM",
           .classifier = "SeedOssForSequenceClassification",
-          .names = decoder_names,
           .dropouts = {&DropoutRates::attention, &DropoutRates::residual},
-          .defaults = seed_oss_defaults(),
+          .defaults = {.family = Family::seed_oss, .biases = {.qkv = true}},
           .bos_id = 0,
           .eos_id = 2,
           .pad_id = 1,
           .read = read_seed_oss,
-          .write = write_seed_oss,
-          .tensors = decoder_tensors};
+          .write = write_seed_oss};
 }
 
 }  // namespace pipetrain

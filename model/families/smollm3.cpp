@@ -70,13 +70,6 @@ void write_smollm3(const ModelConfig& config, Json& text) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) text[rotation_key].push_back(config.rotates(layer) ? 1 : 0);
 }
 
-ModelConfig smollm3_defaults() {
-  ModelConfig config;
-  config.family = Family::smollm3;
-  config.tied_embeddings = true;
-  return config;
-}
-
 }  // namespace
 
 FamilySpec smollm3_family() {
@@ -84,16 +77,13 @@ FamilySpec smollm3_family() {
           .model_type = "smollm3",
           .architecture = "SmolLM3ForCausalLM",
           .classifier = "SmolLM3ForSequenceClassification",
-          .names = decoder_names,
-          .dropouts = {&DropoutRates::attention},
-          .defaults = smollm3_defaults(),
+          .defaults = {.family = Family::smollm3, .tied_embeddings = true},
           .bos_id = 128000,
           .eos_id = 128001,
           .pad_id = 128004,
           .has_windows = true,
           .read = read_smollm3,
-          .write = write_smollm3,
-          .tensors = decoder_tensors};
+          .write = write_smollm3};
 }
 
 }  // namespace pipetrain

@@ -8,45 +8,39 @@
 
 namespace pipetrain::schedules {
 
-namespace {
-
-std::int32_t unit_cost(ActionKind kind) {
-  if (!is_compute(kind)) return is_custom(kind) ? 1 : 0;
-  return kind == ActionKind::backward ? 2 : 1;
-}
-
-}  // namespace
-
 PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const SlotLife& life, UnitTimes* times)
     : plan_(plan),
       needs_(needs),
       life_(life),
-      times_(times),
       done_(static_cast<std::size_t>(plan.placement.virtual_stages())),
-      stages_(plan.stages.size()),
+      positions_(plan.stages.size()),
       runnable_(plan.stages.size()),
       tied_places_(tied_sum_places(plan.placement)),
       waits_(plan),
       signals_(plan.custom.size()) {
-  if (times_ != nullptr) times_->of.resize(done_.size() * static_cast<std::size_t>(plan.microbatches));
+  if (times != nullptr) clock_.emplace(plan, *times);
   if (has_braids(plan))
-    for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) braids_.push_back(braid_starts(plan, stage));
+    for (int stage = 0; stage < static_cast<int>(positions_.size()); ++stage) braids_.push_back(braid_starts(plan, stage));
 }
 
 void PlanRun::run() {
-  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) wake(stage);
+  for (int stage = 0; stage < static_cast<int>(positions_.size()); ++stage) wake(stage);
   for (int stage = runnable_.take_last(); stage >= 0; stage = runnable_.take_last())
-    while (!is_finished(stage) && can_run_next(stage)) at_braid(stage) ? advance_braid(stage) : advance(stage);
-  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage)
+    while (!is_finished(stage) && can_run_next(stage)) {
+      const bool braided = at_braid(stage);
+      advance(stage, braided ? InBraid::first : InBraid::no);
+      if (braided) advance(stage, InBraid::second);
+    }
+  for (int stage = 0; stage < static_cast<int>(positions_.size()); ++stage)
     if (!is_finished(stage)) report_deadlock();
 }
 
 const Action& PlanRun::head(int stage) const {
-  return plan_.stages[static_cast<std::size_t>(stage)][stages_[static_cast<std::size_t>(stage)].position];
+  return plan_.stages[static_cast<std::size_t>(stage)][positions_[static_cast<std::size_t>(stage)]];
 }
 
 bool PlanRun::is_finished(int stage) const {
-  return stages_[static_cast<std::size_t>(stage)].position == plan_.stages[static_cast<std::size_t>(stage)].size();
+  return positions_[static_cast<std::size_t>(stage)] == plan_.stages[static_cast<std::size_t>(stage)].size();
 }
 
 std::int32_t PlanRun::freed(const ActionKind& last_reader, int v) const {
@@ -56,7 +50,7 @@ std::int32_t PlanRun::freed(const ActionKind& last_reader, int v) const {
 
 bool PlanRun::at_braid(int stage) const {
   const auto index = static_cast<std::size_t>(stage);
-  return !braids_.empty() && braids_[index][stages_[index].position];
+  return !braids_.empty() && braids_[index][positions_[index]];
 }
 
 bool PlanRun::can_run_next(int stage) {
@@ -94,9 +88,9 @@ bool PlanRun::can_run(int stage, const Action& action, int ahead) {
     case ActionKind::sum_tied:
       return tied_partners_arrived(stage);
     case ActionKind::optimizer:
-      return norms_ == static_cast<int>(stages_.size());
+      return norms_ == static_cast<int>(positions_.size());
     case ActionKind::custom:
-      return signals_[static_cast<std::size_t>(action.microbatch)].count == waits_.count(action.microbatch);
+      return signals_[static_cast<std::size_t>(action.microbatch)] == waits_.count(action.microbatch);
     default:
       return true;
   }
@@ -104,21 +98,22 @@ bool PlanRun::can_run(int stage, const Action& action, int ahead) {
 
 // Both stages of the exchange must reach it before either continues.
 bool PlanRun::tied_partners_arrived(int stage) {
-  TiedArrival& mine = tied_arrivals_[static_cast<std::size_t>(stage == tied_places_.front().stage ? 0 : 1)];
-  if (!mine.arrived) {
-    mine = {true, stages_[static_cast<std::size_t>(stage)].free_at};
+  bool& has_arrived = tied_arrivals_[static_cast<std::size_t>(stage == tied_places_.front().stage ? 0 : 1)];
+  if (!has_arrived) {
+    has_arrived = true;
+    if (clock_) clock_->reach_tied(stage);
     for (const StageChunk place : tied_places_) wake(place.stage);
   }
-  return tied_arrivals_.front().arrived && (tied_places_.size() == 1 || tied_arrivals_.back().arrived);
+  return tied_arrivals_.front() && (tied_places_.size() == 1 || tied_arrivals_.back());
 }
 
-void PlanRun::advance(int stage) {
+void PlanRun::advance(int stage, InBraid part) {
   const Action& action = head(stage);
   const int v = virtual_stage(stage, action);
-  if (times_ != nullptr) note_times(stage, action, v);
-  ++stages_[static_cast<std::size_t>(stage)].position;
+  if (clock_) clock_->run(stage, action, part);
+  ++positions_[static_cast<std::size_t>(stage)];
   if (!waits_.empty()) signal(stage, action);
-  if (action.kind == ActionKind::norm && ++norms_ == static_cast<int>(stages_.size()))
+  if (action.kind == ActionKind::norm && ++norms_ == static_cast<int>(positions_.size()))
     for (int other = 0; other < norms_; ++other) wake(other);
   if (!is_compute(action.kind)) return;
   if (action.kind == ActionKind::forward) ++done(v).forwards;
@@ -127,70 +122,12 @@ void PlanRun::advance(int stage) {
   wake_neighbours(v);
 }
 
-void PlanRun::advance_braid(int stage) {
-  advance(stage);
-  in_braid_ = true;
-  advance(stage);
-  in_braid_ = false;
-}
-
 void PlanRun::signal(int stage, const Action& action) {
   for (const int number : waits_.waiting_for(stage, action)) {
-    Signals& of = signals_[static_cast<std::size_t>(number)];
-    ++of.count;
-    of.last_end = std::max(of.last_end, stages_[static_cast<std::size_t>(stage)].free_at);
+    ++signals_[static_cast<std::size_t>(number)];
+    if (clock_) clock_->signal(number, stage);
     wake(plan_.custom[static_cast<std::size_t>(number)].stage);
   }
-}
-
-// Computes from the action's inputs when it can be launched, and when it can start.
-void PlanRun::note_inputs(const Action& action, int v, std::int32_t& launch, std::int32_t& start) const {
-  const auto of = [&](int virtual_stage) -> const UnitTimes::Microbatch& {
-    return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
-                      static_cast<std::size_t>(action.microbatch)];
-  };
-  const auto after = [&](std::int32_t input_launch, std::int32_t input_end) {
-    launch = std::max(launch, input_launch);
-    start = std::max(start, input_end);
-  };
-  const bool is_last = v + 1 == plan_.placement.virtual_stages();
-  if (action.kind == ActionKind::forward && v > 0) after(of(v - 1).forward_launch, of(v - 1).forward_end);
-  if (gives_input_grad(action.kind) && !is_last) after(of(v + 1).backward_launch, of(v + 1).backward_end);
-  if (is_custom(action.kind)) {
-    const std::int32_t last_end = signals_[static_cast<std::size_t>(action.microbatch)].last_end;
-    after(last_end, last_end);
-  }
-  if (action.kind == ActionKind::sum_tied)
-    for (const TiedArrival& partner : tied_arrivals_) start = std::max(start, partner.free_at);
-}
-
-void PlanRun::note_times(int stage_index, const Action& action, int v) {
-  if (is_move(action.kind)) return;  // runs beside compute
-  Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
-  const auto of = [&](int virtual_stage) -> UnitTimes::Microbatch& {
-    return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
-                      static_cast<std::size_t>(action.microbatch)];
-  };
-  // At most two actions are launched and not completed, where a braid counts as one, so this one is launched when the
-  // one before the previous has ended.
-  std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
-  note_inputs(action, v, launch, start);
-  if (at_braid(stage_index)) {
-    const Action& second = *(&action + 1);
-    note_inputs(second, virtual_stage(stage_index, second), launch, start);
-  }
-  if (in_braid_) {
-    launch = stage.launch;
-  } else {
-    stage.previous_end = stage.free_at;
-  }
-  stage.launch = launch;
-  stage.free_at = start + unit_cost(action.kind);
-  if (!is_compute(action.kind)) return;
-  UnitTimes::Microbatch& mine = of(v);
-  if (action.kind == ActionKind::forward) mine.forward_launch = launch, mine.forward_end = stage.free_at;
-  if (gives_input_grad(action.kind)) mine.backward_launch = launch, mine.backward_end = stage.free_at;
-  if (gives_weight_grad(action.kind)) mine.weight_end = stage.free_at;
 }
 
 void PlanRun::wake(int stage) { runnable_.insert(stage); }
@@ -204,7 +141,7 @@ PlanRun::Wait PlanRun::why_custom_waits(int stage, const Action& action) const {
   for (const StageAction& awaited : waits_.awaited_by(action.microbatch)) {
     const auto& list = plan_.stages[static_cast<std::size_t>(awaited.stage)];
     const auto place = static_cast<std::size_t>(std::find(list.begin(), list.end(), awaited.action) - list.begin());
-    if (place < stages_[static_cast<std::size_t>(awaited.stage)].position) continue;
+    if (place < positions_[static_cast<std::size_t>(awaited.stage)]) continue;
     return {"stage " + std::to_string(stage) + " " + to_string(action) + " waits for " +
                 to_string(awaited.action, plan_.form()) + " of stage " + std::to_string(awaited.stage),
             awaited.stage};
@@ -240,7 +177,7 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
   if (action.kind == ActionKind::sum_tied)
     for (const StageChunk place : tied_places_)
       if (place.stage != stage) return {text + "T of stage " + std::to_string(place.stage), place.stage};
-  for (int other = 0; other < static_cast<int>(stages_.size()); ++other)
+  for (int other = 0; other < static_cast<int>(positions_.size()); ++other)
     if (other != stage && !is_finished(other)) return {text + "N of stage " + std::to_string(other), other};
   return {text + "nothing", stage};
 }
@@ -249,7 +186,7 @@ void PlanRun::report_deadlock() const {
   int stage = 0;
   while (is_finished(stage)) ++stage;
   // Following the chain of waiting stages reaches a circle after at most one visit of each stage.
-  for (std::size_t step = 0; step < stages_.size(); ++step) stage = why_waiting(stage).on_stage;
+  for (std::size_t step = 0; step < positions_.size(); ++step) stage = why_waiting(stage).on_stage;
   std::string fault = "the plan deadlocks: ";
   std::vector<GridMark> marks;
   const int start = stage;
@@ -257,7 +194,7 @@ void PlanRun::report_deadlock() const {
     const Wait wait = why_waiting(stage);
     if (marks.size() < 4) fault += (marks.empty() ? "" : ", ") + wait.reason;
     if (marks.size() == 4) fault += ", ...";
-    marks.push_back({stage, stages_[static_cast<std::size_t>(stage)].position});
+    marks.push_back({stage, positions_[static_cast<std::size_t>(stage)]});
     stage = wait.on_stage;
   } while (stage != start && !is_finished(stage));
   throw InvalidPlan(fault, start, print_grid(plan_, marks));

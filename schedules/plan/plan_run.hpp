@@ -12,18 +12,9 @@
 #include "schedules/plan/plan.hpp"
 #include "schedules/plan/plan_needs.hpp"
 #include "schedules/plan/stage_set.hpp"
+#include "schedules/plan/unit_clock.hpp"
 
 namespace pipetrain::schedules {
-
-// Times in units of F = I = W = 1, B = 2: [virtual stage * microbatches + microbatch].
-struct UnitTimes {
-  struct Microbatch {
-    std::int32_t forward_launch = 0, forward_end = 0;
-    std::int32_t backward_launch = 0, backward_end = 0;
-    std::int32_t weight_end = 0;
-  };
-  std::vector<Microbatch> of;
-};
 
 class PlanRun {
  public:
@@ -38,21 +29,10 @@ class PlanRun {
   struct Done {
     std::int32_t forwards = 0, backwards = 0, weights = 0;
   };
-  struct Stage {
-    std::size_t position = 0;
-    std::int32_t free_at = 0;       // end of its last action
-    std::int32_t launch = 0;        // of its last action
-    std::int32_t previous_end = 0;  // end of the action before the last
-  };
   // The reason why a stage cannot continue.
   struct Wait {
     std::string reason;
     int on_stage = 0;
-  };
-
-  struct TiedArrival {
-    bool arrived = false;
-    std::int32_t free_at = 0;  // of the stage when it reached T
   };
 
   const Action& head(int stage) const;
@@ -68,11 +48,8 @@ class PlanRun {
   bool can_run_next(int stage);
   // `ahead`: slots to leave free, because a braid's first action takes them.
   bool can_run(int stage, const Action& action, int ahead = 0);
-  void advance_braid(int stage);
   bool tied_partners_arrived(int stage);
-  void advance(int stage);
-  void note_times(int stage, const Action& action, int v);
-  void note_inputs(const Action& action, int v, std::int32_t& launch, std::int32_t& start) const;
+  void advance(int stage, InBraid part = InBraid::no);
   const Action& waiting(int stage) const;
   void signal(int stage, const Action& action);
   void wake(int stage);
@@ -84,22 +61,16 @@ class PlanRun {
   const Plan& plan_;
   const std::vector<StageNeeds>* needs_;
   SlotLife life_;
-  UnitTimes* times_;
+  std::optional<UnitClock> clock_;
   std::vector<Done> done_;
-  std::vector<Stage> stages_;
+  std::vector<std::size_t> positions_;     // [stage], in its list
   std::vector<std::vector<bool>> braids_;  // [stage][position]; empty: the plan has none
-  bool in_braid_ = false;                  // noting the second action of a braid
   StageSet runnable_;
   std::vector<StageChunk> tied_places_;
-  std::array<TiedArrival, 2> tied_arrivals_;  // by position
+  std::array<bool, 2> tied_arrivals_ = {};  // true where the stage has reached T, by position
   int norms_ = 0;
-  // The progress of what custom actions wait for on other stages, by number: how many of these have ended, and when.
-  struct Signals {
-    int count = 0;
-    std::int32_t last_end = 0;
-  };
   CustomWaits waits_;
-  std::vector<Signals> signals_;
+  std::vector<int> signals_;  // how many of the actions on other stages that a custom action waits for have ended, by number
 };
 
 }  // namespace pipetrain::schedules

@@ -23,7 +23,10 @@ ReadyChoice::ReadyChoice(const Plan& plan, int stage)
   for (auto& positions : positions_) positions.resize(split_.size());
   std::int32_t position = 0;
   for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) {
-    if (!is_compute(action.kind)) continue;
+    if (!is_compute(action.kind)) {
+      ends_of_step_.push_back(action);
+      continue;
+    }
     const auto at = index(action.chunk, action.microbatch);
     positions_[place_of(action.kind)][at] = position++;
     if (action.kind == ActionKind::input_grad) split_[at] = 1;

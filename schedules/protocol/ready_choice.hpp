@@ -36,6 +36,8 @@ class ReadyChoice {
     return std::nullopt;
   }
   void launched(const Action& action);
+  // Returns an action after all compute, in plan order.
+  const Action& end_of_step(std::size_t index) const { return ends_of_step_[index]; }
   // Returns the compute action of each kind that each chunk would run next; for reports.
   std::vector<Action> candidates() const;
 
@@ -79,6 +81,7 @@ class ReadyChoice {
   int cap_;
   int held_ = 0;  // microbatches between F and B or W
   std::vector<Chunk> state_;
+  std::vector<Action> ends_of_step_;
   std::vector<std::uint8_t> split_;         // [chunk, microbatch]: the plan has I and W instead of B
   std::vector<std::int32_t> positions_[3];  // [chunk, microbatch] of F, of B or I, of W
 };

@@ -8,35 +8,46 @@
 
 namespace pipetrain::schedules {
 
-StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
-    : plan_(std::move(plan)),
-      stage_(stage),
-      run_ahead_(run_ahead),
-      chunks_(static_cast<std::size_t>(plan_->placement.chunks())),
-      inputs_(plan_->placement.chunks(), plan_->microbatches) {
-  if (stage < 0 || static_cast<std::size_t>(stage) >= plan_->stages.size())
+namespace {
+
+int checked_stage(const Plan& plan, int stage) {
+  if (stage < 0 || static_cast<std::size_t>(stage) >= plan.stages.size())
     throw std::invalid_argument("stage " + std::to_string(stage) + " is not in a plan of " +
-                                std::to_string(plan_->stages.size()) + " stages");
+                                std::to_string(plan.stages.size()) + " stages");
+  return stage;
+}
+
+int checked_run_ahead(int run_ahead) {
   if (run_ahead < 1)
     throw std::invalid_argument("a stage must be allowed at least 1 launched action, not " + std::to_string(run_ahead));
+  return run_ahead;
+}
+
+// Throws unless a step of this list can be followed by one that begins early.
+void check_may_go_ahead(const Plan& plan, const std::vector<Action>& list, bool is_planned) {
+  const bool moves = std::any_of(list.begin(), list.end(), [](const Action& action) { return is_move(action.kind); });
+  if (!is_planned || !plan.custom.empty() || moves)
+    throw std::invalid_argument(
+        "only a step of training in the planned order, without moves and custom actions, is followed by one that begins early");
+}
+
+}  // namespace
+
+StageMachine::StageMachine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
+    : plan_(std::move(plan)),
+      stage_(stage),
+      impossible_(plan_, stage),
+      supplies_(*plan_, checked_stage(*plan_, stage), impossible_),
+      running_(checked_run_ahead(run_ahead)) {
   if (order == Order::ready && plan_->ready_rule == ReadyRule::none)
     throw std::invalid_argument("schedule " + plan_->schedule + " has no rule to choose what is ready; use the planned order");
   if (!plan_->custom.empty()) customs_.emplace(*plan_);
-  for (int c = 0; c < plan_->placement.chunks(); ++c) {
-    chunk(c).is_first = plan_->placement.is_first({stage, c});
-    chunk(c).is_last = plan_->placement.is_last({stage, c});
-  }
   braids_ = braid_starts(*plan_, stage);
   set_list(StepKind::training);
-  if (order == Order::ready) {
-    ready_.emplace(*plan_, stage);
-    for (const Action& action : list())
-      if (!is_compute(action.kind)) ends_of_step_.push_back(action);
-  }
-  in_flight_.reserve(static_cast<std::size_t>(run_ahead));
+  if (order == Order::ready) ready_.emplace(*plan_, stage);
 }
 
-void StageProtocol::Machine::set_list(StepKind kind, const std::vector<Action>* list) {
+void StageMachine::set_list(StepKind kind, const std::vector<Action>* list) {
   const bool evaluates = kind == StepKind::evaluation;
   if (evaluates && forwards_.empty()) forwards_ = forward_pass(planned_list());
   list_ = list ? list : evaluates ? &forwards_ : &planned_list();
@@ -44,97 +55,61 @@ void StageProtocol::Machine::set_list(StepKind kind, const std::vector<Action>* 
       std::count_if(list_->begin(), list_->end(), [](const Action& action) { return is_compute(action.kind); }));
 }
 
-void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>* given, NextStep next) {
-  if (state_ == State::running && !all_launched()) impossible_begin();
-  if (next != NextStep::unknown) check_may_go_ahead(kind, given);
+void StageMachine::begin_step(StepKind kind, const std::vector<Action>* given, NextStep next) {
+  if (state_ == State::running && !all_launched()) impossible_.report("a step begins although " + waiting_for());
+  if (next != NextStep::unknown) check_may_go_ahead(*plan_, planned_list(), kind == StepKind::training && !given && !ready_);
   if (early_.any() && (kind == StepKind::evaluation || given))
-    impossible("a step begins that is not the one whose forwards were launched already");
+    impossible_.report("a step begins that is not the one whose forwards were launched already");
   state_ = State::running;
   if (given || list_ != (kind == StepKind::evaluation ? &forwards_ : &planned_list())) set_list(kind, given);
   launched_ = launched_computes_ = 0;
   if (early_.comes() || next != NextStep::unknown) begin_with_early(next);
   verdict_given_ = skips_ = false;
-  inputs_.begin_step();
+  supplies_.begin_step();
   if (is_ready_order()) ready_->begin_step();
 }
 
-void StageProtocol::Machine::begin_with_early(NextStep next) {
+void StageMachine::begin_with_early(NextStep next) {
   EarlyForwards::Handover begun = early_.begin_step(next);
   launched_ = launched_computes_ = begun.launched;
   is_early_ = false;
-  in_flight_ = std::move(begun.running);
+  running_.begin_step(std::move(begun.running));
 }
 
-void StageProtocol::Machine::check_may_go_ahead(StepKind kind, const std::vector<Action>* given) const {
-  const auto& list = planned_list();
-  const bool moves = std::any_of(list.begin(), list.end(), [](const Action& action) { return is_move(action.kind); });
-  if (kind == StepKind::evaluation || given || ready_ || customs_ || moves)
-    throw std::invalid_argument(
-        "only a step of training in the planned order, without moves and custom actions, is followed by one that begins early");
-}
-
-StepOf StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch) {
-  if (!has_chunk(c) || microbatch < 0 || microbatch >= plan_->microbatches)
-    impossible_input(kind, c, microbatch, "is not in the plan");
-  const bool is_last = chunk(c).is_last;
-  if (kind == InputKind::gradient && is_last) impossible_input(kind, c, microbatch, "comes, but it is the last of the model");
-  if (kind == InputKind::target && !is_last)
-    impossible_input(kind, c, microbatch, "comes, but it is not the last of the model");
-  if (state_ == State::running && inputs_.add(kind, c, microbatch)) return StepOf::running;
+StepOf StageMachine::input_arrived(InputKind kind, int c, int microbatch) {
+  supplies_.check_input(kind, c, microbatch);
+  if (state_ == State::running && supplies_.add(kind, c, microbatch)) return StepOf::running;
   // A second input belongs to the coming step: its sender knows that all compute of this step is over here, or has
   // begun the coming one early.
   const bool may_be_early =
       state_ != State::running || launched_computes_ == computes_ || (early_.comes() && kind != InputKind::gradient);
-  if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch))
-    impossible_input(kind, c, microbatch, "arrives twice");
+  if (!may_be_early || !supplies_.add_for_coming_step(kind, c, microbatch))
+    impossible_.input(kind, c, microbatch, "arrives twice");
   return StepOf::coming;
 }
 
-void StageProtocol::Machine::credit_returned(InputKind output, int c) {
-  if (!has_chunk(c)) impossible_credit(output, c, "is not in the plan");
-  if (output == InputKind::activation && !chunk(c).is_last) {
-    ++chunk(c).activation_credits;
-  } else if (output == InputKind::gradient && !chunk(c).is_first) {
-    ++chunk(c).gradient_credits;
-  } else {
-    impossible_credit(output, c, "sends none");
-  }
-}
-
-std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& action) {
-  const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
-  if (found == in_flight_.end()) {
-    if (!early_.completed(action)) impossible_end(action);
-    --computing_;
+std::span<const std::int32_t> StageMachine::completed(const Action& action) {
+  if (!running_.complete(action)) {
+    if (!early_.completed(action)) impossible_.end(action);
+    running_.complete_early();
     return {};
   }
-  in_flight_.erase(found);
-  const auto first = std::find(braided_.begin(), braided_.end(), action);
-  if (first != braided_.end()) {
-    braided_.erase(first);
-  } else if (!is_move(action.kind)) {
-    --computing_;
-  }
   if (!customs_ || list_ == &forwards_) return {};
-  return customs_->waits.waiting_for(stage_, action);
+  return customs_->waiting_for(stage_, action);
 }
 
-void StageProtocol::Machine::signalled(int custom) {
+void StageMachine::signalled(int custom) {
   if (state_ == State::aborted) return;  // sent before the sender heard of the abort
   const auto number = static_cast<std::size_t>(custom);
   if (custom < 0 || number >= plan_->custom.size() || plan_->custom[number].stage != stage_)
-    impossible_signal(custom, "is not on this stage");
-  if (has_signals(custom)) impossible_signal(custom, "has all");
-  ++customs_->signals[number];
+    impossible_.signal(custom, "is not on this stage");
+  if (customs_->has_all(custom)) impossible_.signal(custom, "has all");
+  customs_->add(custom);
 }
 
-bool StageProtocol::Machine::has_signals(int custom) const {
-  return customs_->signals[static_cast<std::size_t>(custom)] == customs_->waits.count(custom);
-}
-
-bool StageProtocol::Machine::verdict(bool apply, bool confirms) {
+bool StageMachine::verdict(bool apply, bool confirms) {
   if (state_ == State::aborted) return false;  // sent before the sender heard of the abort
-  if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
+  if (state_ != State::running || verdict_given_) impossible_.report("a verdict comes outside a step or twice");
   verdict_given_ = true;
   skips_ = !apply;
   if (!early_.comes() || (apply && confirms)) return false;
@@ -142,45 +117,26 @@ bool StageProtocol::Machine::verdict(bool apply, bool confirms) {
   return true;
 }
 
-void StageProtocol::Machine::input_taken_back(int c, int microbatch) {
-  if (!inputs_.has_for_coming_step(InputKind::activation, c, microbatch))
-    impossible_input(InputKind::activation, c, microbatch, "is taken back and did not come");
-  inputs_.forget_for_coming_step(InputKind::activation, c, microbatch);
-}
-
-StepOf StageProtocol::Machine::step_of(const Action& action) const {
-  if (std::find(in_flight_.begin(), in_flight_.end(), action) != in_flight_.end()) return StepOf::running;
-  return early_.waits_for_taken_back() ? StepOf::taken_back : StepOf::coming;
-}
-
-std::vector<Action> StageProtocol::Machine::running() const {
-  std::vector<Action> all = in_flight_;
+std::vector<Action> StageMachine::running() const {
+  std::vector<Action> all = running_.all();
   all.insert(all.end(), early_.running().begin(), early_.running().end());
   return all;
 }
 
 // Returns a pointer, because an action returned by value is written in parts and read as a whole, which stalls the processor.
-inline const Action* StageProtocol::Machine::choose() {
+inline const Action* StageMachine::choose() {
   if (is_ready_order() && launched_computes_ < computes_) {
-    const auto picked = ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
+    const auto picked = ready_->pick([this](const Action& action) { return can_run(action); }, !running_.all().empty());
     if (!picked) return nullptr;
     picked_ = *picked;
     return &picked_;
   }
-  const Action& action = is_ready_order() ? ends_of_step_[launched_ - computes_] : list()[launched_];
+  const Action& action = is_ready_order() ? ready_->end_of_step(launched_ - computes_) : list()[launched_];
   if (!can_run(action) || (at_braid() && !can_run_second(action))) return nullptr;
   return &action;
 }
 
-// The first action takes its inputs and slot before the second.
-bool StageProtocol::Machine::can_run_second(const Action& first) const {
-  const Action& second = *(&first + 1);
-  if (!has_inputs(second)) return false;
-  if (second.kind != ActionKind::forward || second.chunk != first.chunk) return has_credit(second);
-  return chunk(second.chunk).is_last || chunk(second.chunk).activation_credits > 1;
-}
-
-inline const Action* StageProtocol::Machine::next() {
+inline const Action* StageMachine::next() {
   if (state_ != State::running) return nullptr;
   if (early_.comes()) {
     is_early_ = false;
@@ -188,62 +144,58 @@ inline const Action* StageProtocol::Machine::next() {
   }
   if (all_launched()) return nullptr;
   if (in_braid_) return launch_second();
-  if (computing_ >= run_ahead_ && !next_is_move()) return nullptr;
+  if (!running_.has_room() && !next_is_move()) return nullptr;
   const Action* const action = choose();
   if (!action) return nullptr;
   if (skips_ && action->kind == ActionKind::optimizer) {  // the last one of the list
     ++launched_;
     return early_.comes() ? next_early() : nullptr;
   }
-  if (at_braid()) in_braid_ = true, braided_.push_back(*action);
+  if (at_braid()) in_braid_ = true, running_.begin_braid(*action);
   launch(*action);
   return action;
 }
 
-const Action* StageProtocol::Machine::launch_second() {
+const Action* StageMachine::launch_second() {
   const Action& action = list()[launched_];
   in_braid_ = false;
-  --computing_;  // one with the first
+  running_.join_braid();
   launch(action);
   return &action;
 }
 
 // The list has at least an N or an O after its forwards.
-const Action* StageProtocol::Machine::next_early() {
+const Action* StageMachine::next_early() {
   static constexpr Action preview{ActionKind::preview, 0, -1};
-  if (!early_.may_launch(verdict_given_) || computing_ >= run_ahead_) return nullptr;
+  if (!early_.may_launch(verdict_given_) || !running_.has_room()) return nullptr;
   const Action& action = planned_list()[early_.launched()];
   const bool braided = !braids_.empty() && braids_[early_.launched()];
-  if (action.kind != ActionKind::forward || braided || !has_credit(action)) return nullptr;
-  Chunk& place = chunk(action.chunk);
-  const auto came = [&](InputKind kind) { return inputs_.has_for_coming_step(kind, action.chunk, action.microbatch); };
-  if (!came(InputKind::activation) || (place.is_last && !came(InputKind::target))) return nullptr;
-  ++computing_;
+  if (action.kind != ActionKind::forward || braided || !supplies_.has_credit(action)) return nullptr;
+  if (!supplies_.has_coming_inputs(action)) return nullptr;
   if (!verdict_given_ && !early_.has_preview()) {
     early_.preview_launched();
-    in_flight_.push_back(preview);
+    running_.launch(preview);
     return &preview;
   }
+  running_.launch_early();
   is_early_ = true;
-  if (!place.is_last) --place.activation_credits;
+  supplies_.take_credit(action);
   early_.launched(action);
   return &action;
 }
 
-void StageProtocol::Machine::launch(const Action& action) {
+void StageMachine::launch(const Action& action) {
   ++launched_;
   __builtin_prefetch(list().data() + launched_ + 12);  // a simulation of many stages would otherwise wait for memory here
   if (is_compute(action.kind)) ++launched_computes_;
-  if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
-  if (gives_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;
-  if (is_custom(action.kind)) customs_->signals[static_cast<std::size_t>(action.microbatch)] = 0;
+  supplies_.take_credit(action);
+  if (is_custom(action.kind)) customs_->clear(action.microbatch);
   if (is_ready_order()) ready_->launched(action);
-  in_flight_.push_back(action);
-  if (!is_move(action.kind)) ++computing_;
+  running_.launch(action);
 }
 
 StageProtocol::StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
-    : machine_(std::make_unique<Machine>(std::move(plan), stage, order, run_ahead)) {}
+    : machine_(std::make_unique<StageMachine>(std::move(plan), stage, order, run_ahead)) {}
 StageProtocol::~StageProtocol() = default;
 StageProtocol::StageProtocol(StageProtocol&&) noexcept = default;
 StageProtocol& StageProtocol::operator=(StageProtocol&&) noexcept = default;

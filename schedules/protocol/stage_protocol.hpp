@@ -42,6 +42,8 @@ enum class StepOf : std::uint8_t {
 // The kinds of inputs of a chunk. The first virtual stage's activation is the tokens; only the last one has targets.
 enum class InputKind : std::uint8_t { activation, gradient, target };
 
+class StageMachine;
+
 class StageProtocol {
  public:
   // run_ahead: how many launched actions may be incomplete at once (2: one running, one queued after it). Moves do not count,
@@ -103,8 +105,7 @@ class StageProtocol {
   std::string waiting_for() const;
 
  private:
-  class Machine;
-  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<StageMachine> machine_;
 };
 
 }  // namespace pipetrain::schedules

@@ -17,86 +17,51 @@ RecordedRun checked(RecordedRun run) {
   return run;
 }
 
-}  // namespace
-
-std::string to_string(const StageEvent& event, const ActionForm& form) {
-  static constexpr const char* inputs[] = {"activation", "gradient", "target"};
-  const std::string input = inputs[static_cast<std::size_t>(event.input)];
-  const std::string chunk = form.chunks > 1 ? " for chunk " + std::to_string(event.action.chunk) : "";
-  switch (event.type) {
-    case Type::begin_training:
-      return "the step begins";
-    case Type::begin_evaluation:
-      return "a step of an evaluation begins";
-    case Type::verdict_apply:
-      return "the verdict is to apply the step";
-    case Type::verdict_skip:
-      return "the verdict is to skip the step";
-    case Type::abort:
-      return "the step is aborted";
-    case Type::input:
-      return "the " + input + " of microbatch " + piece_text(event.action.microbatch, form.slices) + chunk + " arrives";
-    case Type::credit:
-      return "a slot for its " + input + chunk + " comes back";
-    case Type::launched:
-      return to_string(event.action, form) + " is launched";
-    case Type::enqueued:
-      return to_string(event.action, form) + " is enqueued";
-    case Type::completed:
-      return to_string(event.action, form) + " completes";
-    case Type::signalled:
-      return "a signal for " + to_string(event.action, form) + " comes";
-  }
-  return "?";
-}
-
-Replay::Replay(RecordedRun run)
-    : run_(checked(std::move(run))),
-      queues_(run_),
-      to_advance_(static_cast<std::size_t>(run_.logs())),
-      life_(run_.life),
-      signals_(static_cast<std::size_t>(run_.replicas * run_.parts) * run_.plan.custom.size()) {
-  const std::shared_ptr<const Plan> plan(std::shared_ptr<const Plan>(), &run_.plan);  // outlives the protocols
-  stages_.reserve(static_cast<std::size_t>(run_.logs()));
-  for (int log = 0; log < run_.logs(); ++log) {
-    Stage& stage = stages_.emplace_back(StageProtocol(plan, run_.stage_of(log), run_.order, run_.run_ahead), run_);
-    for (int chunk = 0; chunk < run_.plan.placement.chunks(); ++chunk) stage.chunks.push_back(make_chunk(log, chunk));
-  }
-}
-
-Replay::Chunk Replay::make_chunk(int log, int index) {
-  const Placement& placement = run_.plan.placement;
-  const int stage = run_.stage_of(log), v = placement.virtual_stage(stage, index);
-  const auto queue = [&](int consumer, InputKind kind) {
-    return queues_.find(run_.replica_of(log) * run_.parts + log % run_.parts, consumer, kind);
-  };
-  Chunk chunk;
+// Returns the ends of the queues of a chunk of the log's stage.
+ReplayedChunk chunk_of(const RecordedRun& run, ReplayQueues& queues, int log, int index) {
+  const Placement& placement = run.plan.placement;
+  const int stage = run.stage_of(log), replica = run.replica_of(log), part = log % run.parts;
+  const int v = placement.virtual_stage(stage, index);
+  const auto queue = [&](int consumer, InputKind kind) { return queues.find(replica * run.parts + part, consumer, kind); };
+  // The stage with this virtual stage in the same replica and part.
+  const auto log_of = [&](int other) { return (replica * placement.stages() + placement.at(other).stage) * run.parts + part; };
+  const auto own_chunk = [&](int other) { return placement.at(other).stage == stage ? placement.at(other).chunk : -1; };
+  ReplayedChunk chunk;
   chunk.is_first = v == 0;
   chunk.is_last = v + 1 == placement.virtual_stages();
-  chunk.activations = queue(v, InputKind::activation);
-  chunk.gradients = queue(v, InputKind::gradient);
-  chunk.targets = queue(v, InputKind::target);
+  auto& [activations, gradients, targets] = chunk.from;
+  QueueEnd &next = chunk.to[static_cast<std::size_t>(InputKind::activation)],
+           &previous = chunk.to[static_cast<std::size_t>(InputKind::gradient)];
+  activations.queue = queue(v, InputKind::activation);
+  gradients.queue = queue(v, InputKind::gradient);
+  targets.queue = queue(v, InputKind::target);
   if (!chunk.is_last) {
-    chunk.next = queue(v + 1, InputKind::activation);
-    chunk.next_log = sibling(log, v + 1);
-    if (placement.at(v + 1).stage == stage) chunk.own_next = placement.at(v + 1).chunk;
+    next = {queue(v + 1, InputKind::activation), log_of(v + 1), own_chunk(v + 1)};
+    gradients.log = next.log;
   }
   if (!chunk.is_first) {
-    chunk.previous = queue(v - 1, InputKind::gradient);
-    chunk.previous_log = sibling(log, v - 1);
-    if (placement.at(v - 1).stage == stage) chunk.own_previous = placement.at(v - 1).chunk;
+    previous = {queue(v - 1, InputKind::gradient), log_of(v - 1), own_chunk(v - 1)};
+    activations.log = previous.log;
   }
   return chunk;
 }
 
-int Replay::sibling(int log, int v) const {
-  return (run_.replica_of(log) * run_.plan.placement.stages() + run_.plan.placement.at(v).stage) * run_.parts +
-         log % run_.parts;
+}  // namespace
+
+Replay::Replay(RecordedRun run)
+    : run_(checked(std::move(run))), queues_(run_), to_advance_(static_cast<std::size_t>(run_.logs())), life_(run_.life) {
+  const std::shared_ptr<const Plan> plan(std::shared_ptr<const Plan>(), &run_.plan);  // outlives the protocols
+  stages_.reserve(static_cast<std::size_t>(run_.logs()));
+  for (int log = 0; log < run_.logs(); ++log) {
+    Stage& stage = stages_.emplace_back(StageProtocol(plan, run_.stage_of(log), run_.order, run_.run_ahead), run_);
+    for (int chunk = 0; chunk < run_.plan.placement.chunks(); ++chunk)
+      stage.chunks.push_back(chunk_of(run_, queues_, log, chunk));
+  }
 }
 
-QueueState& Replay::there(int log, QueueState* queue) const {
-  if (!queue) fail(log, "uses a queue that the run has no slots for");
-  return *queue;
+QueueState& Replay::queue(int log, const QueueEnd& end) const {
+  if (!end.queue) fail(log, "uses a queue that the run has no slots for");
+  return *end.queue;
 }
 
 void Replay::load(const RecordedStep& step) {
@@ -108,16 +73,11 @@ void Replay::load(const RecordedStep& step) {
   norms_ = 0;
   life_ = step.kind == StepKind::evaluation ? SlotLife{ActionKind::forward} : run_.life;
   for (int log = 0; log < run_.logs(); ++log) {
-    const StageLog& bytes = step.logs[static_cast<std::size_t>(log)];
     Stage& stage = of(log);
-    const auto base = std::chrono::duration_cast<std::chrono::nanoseconds>(bytes.base.time_since_epoch()).count();
-    stage.reader.read(base, bytes.bytes, stage.log);
-    stage.next = stage.log.events.data();
-    stage.end = stage.next + stage.log.events.size();
-    stage.silent = bytes.bytes.empty();
-    if (stage.silent) ++norms_;  // it may have reached N
-    actions_ += std::ssize(stage.log.actions);
-    events_ += std::ssize(stage.log.events);
+    stage.load(step.logs[static_cast<std::size_t>(log)]);
+    if (stage.is_silent()) ++norms_;  // it may have reached N
+    actions_ += std::ssize(stage.log().actions);
+    events_ += std::ssize(stage.log().events);
     to_advance_.insert(log);
   }
 }
@@ -128,32 +88,13 @@ void Replay::play(std::int64_t until) {
   if (until == to_its_end) expect_end();
 }
 
-std::int64_t Replay::begins() const {
-  std::int64_t message = to_its_end, action = to_its_end;
-  for (const Stage& stage : stages_) {
-    if (!stage.log.events.empty()) message = std::min(message, stage.log.events.front().time);
-    for (const LoggedAction& one : stage.log.actions)
-      if (one.end != 0) action = std::min(action, one.start);
-  }
-  return action == to_its_end ? message : action;
-}
-
-std::int64_t Replay::ends() const {
-  std::int64_t last = 0;
-  for (const Stage& stage : stages_) {
-    if (!stage.log.events.empty()) last = std::max(last, stage.log.events.back().time);
-    for (const LoggedAction& one : stage.log.actions) last = std::max(last, one.end);
-  }
-  return last;
-}
-
 // Replays the stage's messages as far as their causes have been replayed. Flattened, because calls would be a sixth of
 // an event's tens of nanoseconds; code that only throws stays out of line, here and in the protocol.
 [[gnu::flatten]] void Replay::advance(int log) {
   Stage& stage = of(log);
   try {
-    while (stage.next != stage.end) {
-      const StageEvent& event = *stage.next;
+    while (!stage.is_at_end()) {
+      const StageEvent& event = stage.next();
       if (event.type == Type::launched) fail(log, "it was launched when nothing had come");
       if (event.time > until_ || !take(log, event)) return;
       decide(log);
@@ -196,32 +137,24 @@ bool Replay::take(int log, const StageEvent& event) {
 }
 
 bool Replay::take_input(int log, const StageEvent& event) {
-  const Chunk& at = chunk(log, event.action);
-  const bool activation = event.input == InputKind::activation;
-  QueueState& from = there(log, activation ? at.activations : event.input == InputKind::gradient ? at.gradients : at.targets);
-  if (from.fed && from.free == 0) fail(log, "its feeder has no slot free for it");
-  if (!from.arrive(event.action.microbatch) && !of(activation ? at.previous_log : at.next_log).silent) return false;
+  const QueueEnd& end = of(log).from(event.input, event.action);
+  QueueState& source = queue(log, end);
+  if (source.fed && source.free == 0) fail(log, "its feeder has no slot free for it");
+  if (!source.arrive(event.action.microbatch) && !of(end.log).is_silent()) return false;
   of(log).protocol.input_arrived(event.input, event.action.chunk, event.action.microbatch);
   return true;
 }
 
 bool Replay::take_credit(int log, const StageEvent& event) {
-  const Chunk& at = chunk(log, event.action);
-  const bool activation = event.input == InputKind::activation;
-  QueueState& to = there(log, activation ? at.next : at.previous);
-  if (!to.credit() && !of(activation ? at.next_log : at.previous_log).silent) return false;
+  const QueueEnd& end = of(log).to(event.input, event.action);
+  if (!queue(log, end).credit() && !of(end.log).is_silent()) return false;
   of(log).protocol.credit_returned(event.input, event.action.chunk);
   return true;
 }
 
-int& Replay::signals(int log, int custom) {
-  const int pipeline = run_.replica_of(log) * run_.parts + log % run_.parts;
-  return signals_[static_cast<std::size_t>(pipeline) * run_.plan.custom.size() + static_cast<std::size_t>(custom)];
-}
-
 bool Replay::take_signal(int log, const StageEvent& event) {
   int& sent = signals(log, event.action.microbatch);
-  const auto silent = [](const Stage& stage) { return stage.silent; };
+  const auto silent = [](const Stage& stage) { return stage.is_silent(); };
   if (sent == 0 && !std::any_of(stages_.begin(), stages_.end(), silent)) return false;
   sent = std::max(0, sent - 1);
   of(log).protocol.signalled(event.action.microbatch);
@@ -241,15 +174,15 @@ void Replay::complete(int log, const Action& action) {
 // The protocol must launch what was launched, and no more.
 void Replay::decide(int log) {
   Stage& stage = of(log);
-  const bool may_launch = stage.next->type != Type::enqueued;  // the protocol gets no event for `enqueued`
-  ++stage.next;
+  const bool may_launch = stage.next().type != Type::enqueued;  // the protocol gets no event for `enqueued`
+  stage.advance();
   if (!may_launch && !stage.launches_next()) return;
   for (;;) {
     const Action* const chosen = stage.protocol.next();
     if (!chosen && !stage.launches_next()) return;
-    if (!chosen || !stage.launches_next() || *chosen != stage.next->action) disagree(log, chosen);
+    if (!chosen || !stage.launches_next() || *chosen != stage.next().action) disagree(log, chosen);
     launch(log, *chosen);
-    ++stage.next;
+    stage.advance();
   }
 }
 
@@ -261,60 +194,50 @@ void Replay::disagree(int log, const Action* chosen) const {
 }
 
 void Replay::launch(int log, const Action& action) {
-  const Chunk& at = chunk(log, action);
-  if (action.kind == ActionKind::forward && !at.is_last) there(log, at.next).fill(action.microbatch);
-  if (gives_input_grad(action.kind) && !at.is_first) there(log, at.previous).fill(action.microbatch);
+  const Stage& stage = of(log);
+  if (const auto output = stage.chunk(action).output_of(action)) queue(log, stage.to(*output, action)).fill(action.microbatch);
 }
 
 // Sends an action's output once it may leave, and frees the inputs without a later reader, as the stage actor does.
 void Replay::pass_on(int log, const Action& action) {
   if (!is_compute(action.kind)) return;
-  const Chunk& at = chunk(log, action);
-  if (action.kind == ActionKind::forward && !at.is_last) send(log, InputKind::activation, action);
-  if (gives_input_grad(action.kind) && !at.is_first) send(log, InputKind::gradient, action);
+  const ReplayedChunk& at = of(log).chunk(action);
+  if (const auto output = at.output_of(action)) send(log, *output, action);
   if (ends_life(life_.activation, action.kind)) {
-    release(log, at.activations, at.previous_log, action);
-    if (at.is_last) release(log, at.targets, -1, action);
+    release(log, InputKind::activation, action);
+    if (at.is_last) release(log, InputKind::target, action);
   }
   if (ends_life(life_.gradient, action.kind) && action.kind != ActionKind::forward && !at.is_last)
-    release(log, at.gradients, at.next_log, action);
+    release(log, InputKind::gradient, action);
 }
 
 void Replay::send(int log, InputKind kind, const Action& action) {
-  const Chunk& at = chunk(log, action);
-  const bool activation = kind == InputKind::activation;
-  QueueState& to = there(log, activation ? at.next : at.previous);
-  to.send(action.microbatch);
-  const int own = activation ? at.own_next : at.own_previous;
-  if (own < 0) {
-    to_advance_.insert(activation ? at.next_log : at.previous_log);
+  const QueueEnd& end = of(log).to(kind, action);
+  QueueState& target = queue(log, end);
+  target.send(action.microbatch);
+  if (end.own_chunk < 0) {
+    to_advance_.insert(end.log);
   } else {  // a stage informs itself at once
-    to.arrive(action.microbatch);
-    of(log).protocol.input_arrived(kind, own, action.microbatch);
+    target.arrive(action.microbatch);
+    of(log).protocol.input_arrived(kind, end.own_chunk, action.microbatch);
   }
 }
 
-void Replay::release(int log, QueueState* queue, int producer, const Action& action) {
-  QueueState& from = there(log, queue);
-  from.release(action.microbatch);
-  if (!from.fed) to_advance_.insert(producer);
+void Replay::release(int log, InputKind kind, const Action& action) {
+  const QueueEnd& end = of(log).from(kind, action);
+  QueueState& source = queue(log, end);
+  source.release(action.microbatch);
+  if (!source.fed) to_advance_.insert(end.log);
 }
 
 void Replay::expect_end() const {
   for (int log = 0; log < run_.logs(); ++log) {
     const Stage& stage = of(log);
-    if (stage.next != stage.end) fail(log, "in the replay nobody has sent it");
+    if (!stage.is_at_end()) fail(log, "in the replay nobody has sent it");
     if (!failed_ && !stage.protocol.step_done())
       throw ReplayError("step " + std::to_string(step_) + ", stage " + std::to_string(run_.stage_of(log)) +
                         ": the record ends before the step: " + stage.protocol.waiting_for());
   }
-}
-
-std::vector<Action> Replay::launched(int log) const {
-  std::vector<Action> actions;
-  for (const StageEvent& event : of(log).log.events)
-    if (event.type == Type::launched) actions.push_back(event.action);
-  return actions;
 }
 
 std::vector<StageMoment> Replay::stages() const {
@@ -326,13 +249,9 @@ std::vector<StageMoment> Replay::stages() const {
 }
 
 void Replay::fail(int log, const std::string& what) const {
-  const Stage& stage = of(log);
-  const std::string place = "step " + std::to_string(step_) + ", " +
-                            (run_.replicas > 1 ? "replica " + std::to_string(run_.replica_of(log)) + " " : "") + "stage " +
-                            std::to_string(run_.stage_of(log));
-  const std::string event = stage.next != stage.end ? to_string(*stage.next, run_.plan.form()) : "its end";
-  throw ReplayError(place + ", event " + std::to_string(stage.next - stage.log.events.data() + 1) + " (" + event +
-                    "): " + what);
+  const std::string replica = run_.replicas > 1 ? "replica " + std::to_string(run_.replica_of(log)) + " " : "";
+  throw ReplayError("step " + std::to_string(step_) + ", " + replica + "stage " + std::to_string(run_.stage_of(log)) + ", " +
+                    of(log).place(run_.plan.form()) + ": " + what);
 }
 
 }  // namespace pipetrain::schedules

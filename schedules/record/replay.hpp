@@ -4,15 +4,14 @@
 
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "schedules/plan/stage_set.hpp"
-#include "schedules/record/log_codec.hpp"
 #include "schedules/record/recording.hpp"
 #include "schedules/record/replay_queues.hpp"
+#include "schedules/record/replayed_stage.hpp"
 
 namespace pipetrain::schedules {
 
@@ -47,13 +46,13 @@ class Replay {
   void play(std::int64_t until = to_its_end);
   // Times of the loaded step on that clock: the first start of an action (where none was measured, the first message),
   // and the last message or end of an action.
-  std::int64_t begins() const;
-  std::int64_t ends() const;
+  std::int64_t begins() const { return begin_of(stages_); }
+  std::int64_t ends() const { return end_of(stages_); }
 
   // Returns the actions that each log's stage completed in the last step, in the order of completion.
-  const std::vector<LoggedAction>& actions(int log) const { return of(log).log.actions; }
+  const std::vector<LoggedAction>& actions(int log) const { return of(log).log().actions; }
   // Returns its actions in the order in which it launched them.
-  std::vector<Action> launched(int log) const;
+  std::vector<Action> launched(int log) const { return of(log).launched(); }
   std::int64_t actions_replayed() const { return actions_; }
   std::int64_t events_replayed() const { return events_; }
 
@@ -62,37 +61,12 @@ class Replay {
   const std::vector<QueueState>& queues() const { return queues_.all(); }
 
  private:
-  // A chunk's neighbours, which every message needs.
-  struct Chunk {
-    bool is_first = false, is_last = false;
-    // From which it consumes; null where it has none.
-    QueueState *activations = nullptr, *gradients = nullptr, *targets = nullptr;
-    QueueState *next = nullptr, *previous = nullptr;  // which it fills; null where it has none
-    int next_log = -1, previous_log = -1;             // of the stages at the other ends of those two
-    int own_next = -1, own_previous = -1;             // their chunks, where they belong to this stage
-  };
-  struct Stage {
-    Stage(StageProtocol p, const RecordedRun& run)
-        : protocol(std::move(p)),
-          reader(run.plan.placement.chunks(), run.plan.microbatches, static_cast<int>(run.plan.custom.size())) {}
-    StageProtocol protocol;
-    StageLogReader reader;
-    LogEvents log;
-    std::vector<Chunk> chunks;
-    const StageEvent *next = nullptr, *end = nullptr;  // in the log's events
-    bool silent = false;                               // its log is missing: what it sent is not known
-
-    bool launches_next() const { return next != end && next->type == StageEvent::Type::launched; }
-  };
+  using Stage = ReplayedStage;
 
   Stage& of(int log) { return stages_[static_cast<std::size_t>(log)]; }
   const Stage& of(int log) const { return stages_[static_cast<std::size_t>(log)]; }
-  Chunk& chunk(int log, const Action& action) { return of(log).chunks[static_cast<std::size_t>(action.chunk)]; }
-  Chunk make_chunk(int log, int chunk);
-  // Returns the log of the stage with this virtual stage in the other log's replica and part.
-  int sibling(int log, int virtual_stage) const;
-  QueueState& there(int log, QueueState* queue) const;
-  int& signals(int log, int custom);
+  QueueState& queue(int log, const QueueEnd& end) const;
+  int& signals(int log, int custom) { return queues_.signals(run_.replica_of(log) * run_.parts + log % run_.parts, custom); }
 
   void advance(int log);
   bool take(int log, const StageEvent& event);  // false: its cause has not been replayed yet
@@ -105,7 +79,7 @@ class Replay {
   void launch(int log, const Action& action);
   void pass_on(int log, const Action& action);
   void send(int log, InputKind kind, const Action& action);
-  void release(int log, QueueState* queue, int producer, const Action& action);
+  void release(int log, InputKind kind, const Action& action);
   void expect_end() const;
   [[noreturn, gnu::noinline]] void fail(int log, const std::string& what) const;
 
@@ -117,11 +91,7 @@ class Replay {
   std::int64_t step_ = 0, until_ = to_its_end;
   bool failed_ = false;
   int norms_ = 0;
-  std::vector<int> signals_;  // sent and not received: [replica x parts + part][custom action]
   std::int64_t actions_ = 0, events_ = 0;
 };
-
-// Describes the event for people: "the gradient of microbatch 3 arrives", "1F3 is launched".
-std::string to_string(const StageEvent& event, const ActionForm& form);
 
 }  // namespace pipetrain::schedules

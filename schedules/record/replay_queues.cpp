@@ -16,7 +16,9 @@ std::vector<int> QueueState::microbatches(SlotHolder place) const {
 }
 
 ReplayQueues::ReplayQueues(const RecordedRun& run)
-    : virtual_stages_(static_cast<std::size_t>(run.plan.placement.virtual_stages())) {
+    : virtual_stages_(static_cast<std::size_t>(run.plan.placement.virtual_stages())),
+      customs_(run.plan.custom.size()),
+      signals_(static_cast<std::size_t>(run.replicas * run.parts) * customs_) {
   for (int pipeline = 0; pipeline < run.replicas * run.parts; ++pipeline)
     for (int v = 0; v < run.plan.placement.virtual_stages(); ++v) {
       const StageChunk at = run.plan.placement.at(v);

@@ -67,11 +67,16 @@ class ReplayQueues {
   // Returns null where the run has no slots for it. pipeline: replica x parts + part.
   QueueState* find(int pipeline, int virtual_stage, InputKind kind);
   const std::vector<QueueState>& all() const { return queues_; }
+  // The signals to a custom action that were sent and not received.
+  int& signals(int pipeline, int custom) {
+    return signals_[static_cast<std::size_t>(pipeline) * customs_ + static_cast<std::size_t>(custom)];
+  }
 
  private:
-  std::size_t virtual_stages_;
+  std::size_t virtual_stages_, customs_;
   std::vector<QueueState> queues_;
-  std::vector<int> places_;  // indices into queues_, by [pipeline][virtual stage][kind]; -1: none
+  std::vector<int> places_;   // indices into queues_, by [pipeline][virtual stage][kind]; -1: none
+  std::vector<int> signals_;  // [pipeline][custom action]
 };
 
 }  // namespace pipetrain::schedules

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "schedules/plan/braids.hpp"
+#include "schedules/protocol/stage_protocol.hpp"
 #include "schedules/simulate/cost.hpp"
 #include "schedules/simulate/recorded_times.hpp"
 #include "schedules/simulate/simulate.hpp"

@@ -6,232 +6,149 @@
 #include "actors/engine/remote/codec_values.hpp"
 
 namespace pipetrain {
-namespace {
 
-using codec::get;
-using codec::get_list;
-using codec::put;
-using codec::put_list;
-using codec::Source;
-using Body = decltype(RemoteMessage::body);
+namespace codec {
 
 // --- the messages ---
 
-void put(WireWriter& out, const StepInfo& step) {
-  out.number(step.step);
-  out.number(static_cast<std::int32_t>(step.microbatches));
-  out.number(step.tokens);
-  out.number(step.learning_rate);
-  out.number(step.loss_scale);
-  out.flag(step.kind == schedules::StepKind::evaluation);
-  for (const auto& bytes : {step.content, step.progress}) {
-    out.flag(bytes != nullptr);
-    if (bytes) out.bytes(*bytes);
+template <class Wire>
+void fields(Wire& wire, Of<StepInfo> auto& step) {
+  wire.count(step.step);
+  wire.below(step.microbatches, [](const CodecLimits& limits) { return limits.microbatches + 1; });
+  wire.finite(step.tokens);
+  wire.finite(step.learning_rate);
+  wire.finite(step.loss_scale);
+  bool evaluates = step.evaluates();
+  wire.flag(evaluates);
+  if constexpr (Wire::reads) step.kind = evaluates ? schedules::StepKind::evaluation : schedules::StepKind::training;
+  wire.shared_bytes(step.content);
+  wire.shared_bytes(step.progress);
+}
+
+void fields(auto& wire, Of<BeginStep> auto& message) {
+  fields(wire, message.step);
+  wire.optional(message.coming);
+}
+
+void fields(auto& wire, Of<GiveVerdict> auto& message) {
+  wire.flag(message.verdict.apply);
+  wire.finite(message.verdict.grad_scale);
+  wire.flag(message.verdict.confirms);
+}
+
+void fields(auto& wire, Of<Abort> auto& message) { fields(wire, message.cause); }
+void fields(auto& wire, Of<Failed> auto& message) { fields(wire, message.cause); }
+void fields(auto& wire, Of<ProcessFailed> auto& message) { fields(wire, message.cause); }
+void fields(auto& wire, Of<ReportWaiting> auto& message) { wire.count(message.report); }
+void fields(auto& wire, Of<ReportMemory> auto& message) { wire.count(message.report); }
+void fields(auto& wire, Of<WaitingWanted> auto& message) { wire.count(message.number); }
+void fields(auto&, Of<RunEnds> auto&) {}
+
+void fields(auto& wire, Of<StateWanted> auto& message) {
+  wire.count(message.number);
+  wire.whole(message.part.rank);
+  wire.text(message.part.state);
+  wire.size(message.part.parameter);
+  wire.size(message.part.begin);
+  wire.size(message.part.elements);
+}
+
+template <class Wire>
+void fields(Wire& wire, Of<StatePiece> auto& message) {
+  wire.count(message.number);
+  wire.number(message.offset);
+  wire.number(message.total);
+  if constexpr (Wire::reads) {
+    const auto bytes = wire.in.bytes();
+    if (bytes.size() % sizeof(float) != 0) WireReader::refuse("a part of a value");
+    message.values.resize(bytes.size() / sizeof(float));
+    if (message.offset > message.total || message.values.size() > message.total - message.offset)
+      WireReader::refuse("values beyond the end of a state");
+    if (!bytes.empty()) std::memcpy(message.values.data(), bytes.data(), bytes.size());
+  } else {
+    wire.out.bytes(std::as_bytes(std::span(message.values)));
   }
 }
-void get(const Source& from, StepInfo& step) {
-  step.step = from.count();
-  step.microbatches = from.below(from.limits.microbatches + 1);
-  step.tokens = from.finite();
-  step.learning_rate = from.finite();
-  step.loss_scale = from.finite();
-  if (from.in.flag()) step.kind = schedules::StepKind::evaluation;
-  for (auto* bytes : {&step.content, &step.progress}) {
-    if (!from.in.flag()) continue;
-    const auto read = from.in.bytes();
-    *bytes = std::make_shared<const Bytes>(read.begin(), read.end());
-  }
+
+void fields(auto& wire, Of<SaveState> auto& message) {
+  wire.count(message.number);
+  wire.text(message.where);
 }
 
-void put(WireWriter& out, const BeginStep& message) {
-  put(out, message.step);
-  out.flag(message.coming.has_value());
-  if (message.coming) put(out, *message.coming);
-}
-void get(const Source& from, BeginStep& message) {
-  get(from, message.step);
-  if (from.in.flag()) get(from, message.coming.emplace());
+void fields(auto& wire, Of<StateSaved> auto& message) {
+  wire.its_stage(message.stage);
+  wire.count(message.number);
+  wire.text(message.report);
+  wire.optional(message.failure);
 }
 
-void put(WireWriter& out, const GiveVerdict& message) {
-  out.flag(message.verdict.apply);
-  out.number(message.verdict.grad_scale);
-  out.flag(message.verdict.confirms);
-}
-void get(const Source& from, GiveVerdict& message) {
-  message.verdict.apply = from.in.flag();
-  message.verdict.grad_scale = from.finite();
-  message.verdict.confirms = from.in.flag();
+void fields(auto& wire, Of<NormDone> auto& message) {
+  wire.its_stage(message.stage);
+  wire.list(message.result, sizeof(double), [&](auto& value) { wire.number(value); });  // the trainer handles a NaN
 }
 
-void put(WireWriter& out, const Abort& message) { put(out, message.cause); }
-void get(const Source& from, Abort& message) { get(from, message.cause); }
-void put(WireWriter& out, const Failed& message) { put(out, message.cause); }
-void get(const Source& from, Failed& message) { get(from, message.cause); }
-void put(WireWriter& out, const ProcessFailed& message) { put(out, message.cause); }
-void get(const Source& from, ProcessFailed& message) { get(from, message.cause); }
-
-void put(WireWriter& out, const ReportWaiting& message) { out.number(message.report); }
-void get(const Source& from, ReportWaiting& message) { message.report = from.count(); }
-void put(WireWriter& out, const ReportMemory& message) { out.number(message.report); }
-void get(const Source& from, ReportMemory& message) { message.report = from.count(); }
-void put(WireWriter& out, const WaitingWanted& message) { out.number(message.number); }
-void get(const Source& from, WaitingWanted& message) { message.number = from.count(); }
-void put(WireWriter&, const RunEnds&) {}
-void get(const Source&, RunEnds&) {}
-
-void put(WireWriter& out, const StateWanted& message) {
-  out.number(message.number);
-  out.number(static_cast<std::int32_t>(message.part.rank));
-  out.text(message.part.state);
-  out.number(static_cast<std::uint64_t>(message.part.parameter));
-  out.number(static_cast<std::uint64_t>(message.part.begin));
-  out.number(static_cast<std::uint64_t>(message.part.elements));
-}
-void get(const Source& from, StateWanted& message) {
-  message.number = from.count();
-  message.part.rank = static_cast<int>(from.in.number<std::int32_t>());
-  message.part.state = from.in.text();
-  message.part.parameter = static_cast<std::size_t>(from.in.number<std::uint64_t>());
-  message.part.begin = static_cast<std::size_t>(from.in.number<std::uint64_t>());
-  message.part.elements = static_cast<std::size_t>(from.in.number<std::uint64_t>());
+void fields(auto& wire, Of<Signal> auto& message) {
+  wire.its_stage(message.stage);
+  wire.below(message.custom, customs);
+  wire.below(message.to_stage, stages);
 }
 
-void put(WireWriter& out, const StatePiece& message) {
-  out.number(message.number);
-  out.number(message.offset);
-  out.number(message.total);
-  out.bytes(std::as_bytes(std::span(message.values)));
-}
-void get(const Source& from, StatePiece& message) {
-  message.number = from.count();
-  message.offset = from.in.number<std::uint64_t>();
-  message.total = from.in.number<std::uint64_t>();
-  const auto bytes = from.in.bytes();
-  if (bytes.size() % sizeof(float) != 0) WireReader::refuse("a part of a value");
-  message.values.resize(bytes.size() / sizeof(float));
-  if (message.offset > message.total || message.values.size() > message.total - message.offset)
-    WireReader::refuse("values beyond the end of a state");
-  if (!bytes.empty()) std::memcpy(message.values.data(), bytes.data(), bytes.size());
+void fields(auto& wire, Of<Signalled> auto& message) { wire.below(message.custom, customs); }
+
+void fields(auto& wire, Of<StepDone> auto& message) {
+  wire.its_stage(message.trace.stage);
+  list_of_fields(wire, message.trace.actions, action_bytes + times_bytes);
+  wire.list(message.devices, sizeof(std::uint32_t),
+            [&](auto& actions) { list_of_fields(wire, actions, action_bytes + times_bytes + 8); },
+            {[](const CodecLimits&) { return most_devices_a_stage; }, "more devices than a stage can have"});
+  fields(wire, message.log);
 }
 
-void put(WireWriter& out, const SaveState& message) {
-  out.number(message.number);
-  out.text(message.where);
-}
-void get(const Source& from, SaveState& message) {
-  message.number = from.count();
-  message.where = from.in.text();
+void fields(auto& wire, Of<Logged> auto& message) {
+  wire.its_stage(message.stage);
+  fields(wire, message.log);
 }
 
-void put(WireWriter& out, const StateSaved& message) {
-  out.number(message.number);
-  out.text(message.report);
-  out.flag(message.failure.has_value());
-  if (message.failure) put(out, *message.failure);
-}
-void get(const Source& from, StateSaved& message) {
-  message.stage = from.its_stage();
-  message.number = from.count();
-  message.report = from.in.text();
-  if (from.in.flag()) get(from, message.failure.emplace());
+void fields(auto& wire, Of<Stopped> auto& message) {
+  wire.its_stage(message.stage);
+  wire.text(message.line);
 }
 
-void put(WireWriter& out, const NormDone& message) {
-  out.list(message.result, [&](double value) { out.number(value); });
-}
-void get(const Source& from, NormDone& message) {
-  message.stage = from.its_stage();
-  message.result.resize(from.in.count(sizeof(double)));
-  for (double& value : message.result) value = from.in.number<double>();  // the trainer handles a NaN
-}
-
-void put(WireWriter& out, const Signal& message) {
-  out.number(static_cast<std::int32_t>(message.custom));
-  out.number(static_cast<std::int32_t>(message.to_stage));
-}
-void get(const Source& from, Signal& message) {
-  message.stage = from.its_stage();
-  message.custom = from.below(from.limits.customs);
-  message.to_stage = from.below(from.limits.parts.pp);
+void fields(auto& wire, Of<Waiting> auto& message) {
+  wire.count(message.report);
+  wire.its_stage(message.stage);
+  wire.text(message.line);
+  wire.number(message.completed);
+  list_of_fields(wire, message.running, action_bytes);
 }
 
-void put(WireWriter& out, const Signalled& message) { out.number(static_cast<std::int32_t>(message.custom)); }
-void get(const Source& from, Signalled& message) { message.custom = from.below(from.limits.customs); }
-
-void put(WireWriter& out, const StepDone& message) {
-  put_list(out, message.trace.actions);
-  out.list(message.devices, [&](const DeviceActions& actions) { put_list(out, actions); });
-  put(out, message.log);
-}
-void get(const Source& from, StepDone& message) {
-  message.trace.stage = from.its_stage();
-  get_list(from, message.trace.actions, codec::action_bytes + codec::times_bytes);
-  const std::size_t devices = from.in.count(sizeof(std::uint32_t));
-  if (devices > codec::most_devices_a_stage) WireReader::refuse("more devices than a stage can have");
-  message.devices.resize(devices);
-  for (DeviceActions& actions : message.devices) get_list(from, actions, codec::action_bytes + codec::times_bytes + 8);
-  get(from, message.log);
+void fields(auto& wire, Of<MemoryReport> auto& message) {
+  wire.count(message.report);
+  wire.its_stage(message.stage);
+  list_of_fields(wire, message.ranks, 9 * sizeof(std::uint64_t));
 }
 
-void put(WireWriter& out, const Logged& message) { put(out, message.log); }
-void get(const Source& from, Logged& message) {
-  message.stage = from.its_stage();
-  get(from, message.log);
+void fields(auto& wire, Of<WaitingLines> auto& message) {
+  wire.count(message.number);
+  const Bound stages = [](const CodecLimits& limits) { return limits.parts.dp * limits.parts.pp * limits.parts.part; };
+  wire.list(message.lines, sizeof(std::uint32_t), [&](auto& line) { wire.text(line); },
+            {stages, "more lines than the run has stages"});
 }
 
-void put(WireWriter& out, const Stopped& message) { out.text(message.line); }
-void get(const Source& from, Stopped& message) {
-  message.stage = from.its_stage();
-  message.line = from.in.text();
-}
+}  // namespace codec
 
-void put(WireWriter& out, const Waiting& message) {
-  out.number(message.report);
-  out.text(message.line);
-  out.number(message.completed);
-  put_list(out, message.running);
-}
-void get(const Source& from, Waiting& message) {
-  message.report = from.count();
-  message.stage = from.its_stage();
-  message.line = from.in.text();
-  message.completed = from.in.number<std::int64_t>();
-  get_list(from, message.running, codec::action_bytes);
-}
-
-void put(WireWriter& out, const MemoryReport& message) {
-  out.number(message.report);
-  put_list(out, message.ranks);
-}
-void get(const Source& from, MemoryReport& message) {
-  message.report = from.count();
-  message.stage = from.its_stage();
-  get_list(from, message.ranks, 9 * sizeof(std::uint64_t));
-}
-
-void put(WireWriter& out, const WaitingLines& message) {
-  out.number(message.number);
-  out.list(message.lines, [&](const std::string& line) { out.text(line); });
-}
-void get(const Source& from, WaitingLines& message) {
-  message.number = from.count();
-  const std::size_t lines = from.in.count(sizeof(std::uint32_t));
-  const MeshShape& parts = from.limits.parts;
-  if (lines > static_cast<std::size_t>(parts.dp) * static_cast<std::size_t>(parts.pp) * static_cast<std::size_t>(parts.part))
-    WireReader::refuse("more lines than the run has stages");
-  message.lines.resize(lines);
-  for (std::string& line : message.lines) line = from.in.text();
-}
+namespace {
 
 // --- the message's type: its index in the variant ---
 
+using Body = decltype(RemoteMessage::body);
+
 template <std::size_t place = 0>
-Body get_body(std::size_t wanted, const Source& from) {
+Body read_body(std::size_t wanted, codec::FieldReader& from) {
   if constexpr (place < std::variant_size_v<Body>) {
-    if (place != wanted) return get_body<place + 1>(wanted, from);
+    if (place != wanted) return read_body<place + 1>(wanted, from);
     std::variant_alternative_t<place, Body> message{};
-    get(from, message);
+    codec::fields(from, message);
     return message;
   } else {
     WireReader::refuse("a kind that does not exist");
@@ -242,19 +159,19 @@ Body get_body(std::size_t wanted, const Source& from) {
 
 Bytes encode(const RemoteMessage& message) {
   WireWriter out;
-  out.number(static_cast<std::uint8_t>(message.body.index()));
-  out.flag(message.stage.has_value());
-  if (message.stage) put(out, *message.stage);
-  std::visit([&](const auto& body) { put(out, body); }, message.body);
+  codec::FieldWriter writer(out);
+  writer.number(static_cast<std::uint8_t>(message.body.index()));
+  writer.optional(message.stage);
+  std::visit([&](const auto& body) { codec::fields(writer, body); }, message.body);
   return std::move(out).data();
 }
 
 RemoteMessage decode(std::span<const std::byte> bytes, const CodecLimits& limits) {
   WireReader in(bytes);
   const auto kind = in.number<std::uint8_t>();
-  Source from{in, limits, {}};
-  if (in.flag()) get(from, from.stage.emplace());
-  RemoteMessage message{from.stage, get_body(kind, from)};
+  codec::FieldReader from(in, limits);
+  from.optional(from.stage);
+  RemoteMessage message{from.stage, read_body(kind, from)};
   in.end();
   return message;
 }

@@ -258,4 +258,10 @@ std::array<MeasuredBlock, block_kinds> measured_blocks(const Profile& measured) 
   return Relayout(measured, measured.placement(), true, measured.cut).blocks();
 }
 
+bool splits_backward(const schedules::Plan& plan) {
+  const auto& list = plan.stages.front();
+  return std::any_of(list.begin(), list.end(),
+                     [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
+}
+
 }  // namespace pipetrain

@@ -20,6 +20,9 @@ namespace pipetrain {
 // that suits neither.
 Profile profile_for(const Profile& measured, const schedules::Placement& placement, bool split, const Cut& cut = {});
 
+// Returns true if the plan computes I and W apart.
+bool splits_backward(const schedules::Plan& plan);
+
 // Seconds that one microbatch takes in a block.
 struct MeasuredBlock {
   double forward = 0, input_grad = 0, weight_grad = 0;

@@ -1,5 +1,4 @@
-// Weights of which every replica keeps only its own ranges between uses (OwnShards): the matrices or the table of a block
-// are gathered into a slot ahead of use; then the slot serves another block. Vectors are small and always gathered.
+// Weights of which every replica keeps only its own ranges between uses (OwnShards), and which are gathered for use.
 //
 // The step's sequence of blocks determines the order of gathering (UnitSlots), so all replicas gather the same units in
 // the same order. Not thread-safe: used by the rank's worker only.
@@ -9,9 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "actors/training/places/unit_slots.hpp"
 #include "actors/training/state/own_shards.hpp"
-#include "actors/training/state/step_parameters.hpp"
+#include "actors/training/state/slotted_parameters.hpp"
 #include "core/buffer.hpp"
 #include "schedules/plan/action.hpp"
 
@@ -22,7 +20,7 @@ namespace pipetrain {
 std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
                                         schedules::StepKind kind);
 
-class GatheredParameters final : public StepParameters {
+class GatheredParameters final : public SlottedParameters {
  public:
   // Slots are of two kinds: one for the tables at the model's ends, and prefetch + 1 for all other blocks.
   struct Sizes {
@@ -36,38 +34,24 @@ class GatheredParameters final : public StepParameters {
   GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnShards> shards, int prefetch,
                      UnitSlots::Sequences sequences);
 
-  void begin_step(schedules::StepKind kind) override;
   void publish(std::size_t unit) override { shards_->publish(unit); }
   void loaded() override { shards_->loaded(); }
   void set_rehearsing(bool rehearsing) override;
-  Tensor settled() override;
-  const std::vector<Tensor>& acquire(std::size_t block) override;
-  void release(std::size_t block) override;
+  Tensor settled() override { return wait_for_vectors(), whole_; }
 
  private:
-  struct Slot {
-    std::size_t begin = 0;  // offset in whole_
-    bool on_its_way = false;
-    std::unique_ptr<Event> gathered, released;
-  };
+  Stream& transfer() override { return replicas_.transfer; }
+  void bring_vectors(std::size_t unit) override { gather(unit, vector_begins_[unit]); }
+  void bring(std::size_t unit, std::size_t slot) override { gather(unit, slot_begins_[slot]); }
+  void place_units(int prefetch);
+  // Gathers the unit to this offset in whole_.
+  void gather(std::size_t unit, std::size_t begin);
 
-  void make_slots(int prefetch);
-  void make_views();
-  void gather(std::size_t unit, const Tensor& target);
-  void fill(std::size_t slot, std::size_t unit);
-
-  Setup setup_;
   Replicas replicas_;
   std::unique_ptr<OwnShards> shards_;
   Buffer memory_;
-  Tensor whole_;  // [sizes().total()]
-  UnitSlots unit_slots_;
-  bool rehearsing_ = false, vectors_on_their_way_ = false;
-  std::vector<std::size_t> vector_begins_;  // of each unit of vectors, in whole_
-  std::vector<Slot> slots_;                 // the table's first
-  // By block and slot; one list of views where there is no slot.
-  std::vector<std::vector<std::vector<Tensor>>> views_;
-  std::unique_ptr<Event> stepped_, vectors_gathered_;
+  Tensor whole_;                                          // [sizes().total()]
+  std::vector<std::size_t> vector_begins_, slot_begins_;  // offsets in whole_; vectors by unit
 };
 
 }  // namespace pipetrain

@@ -1,0 +1,51 @@
+#include "tuning/step_end_costs.hpp"
+
+#include <algorithm>
+
+namespace pipetrain {
+
+double StepEndCosts::rounded_bytes() const {
+  return request_.precision.rounds_weights() ? static_cast<double>(size_of(request_.precision.compute)) : 0;
+}
+
+// A ring sends everything twice, except the rank's own part.
+double StepEndCosts::reduce_seconds(const Layout& layout, double trained, double experts) const {
+  const int copies = layout.copies(), expert_copies = layout.expert_copies();
+  if (copies == 1) return 0;
+  // Gradients go to their owners, and return as sums or as new weights. With stage 3, the weights return when the next step
+  // first gathers them, and no compute precedes that gather to hide it.
+  const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
+  const double moved = (trained - experts) * (copies - 1) / copies + experts * (expert_copies - 1) / expert_copies;
+  const double bytes = moved * (gradient_bytes + back);
+  const LinkSpeed link = links_.replicas(layout);
+  return bytes / link.rate + 2.0 * (copies - 1) * link.latency;
+}
+
+// Two stages exchange their sums; one stage with both ends adds them in place: it reads two numbers and writes one.
+double StepEndCosts::tied_seconds(const Layout& layout, const schedules::Placement& placement) const {
+  const double bytes = static_cast<double>(request_.config.hidden * request_.config.vocabulary) * gradient_bytes / layout.tp;
+  if (tied_sum_places(placement).size() == 1) return 3 * bytes / request_.speed.memory_rate;
+  const LinkSpeed link = links_.stages(layout, 0, layout.pp - 1);
+  return link.latency + bytes / link.rate;
+}
+
+// Covers the parameters that the stage steps. Offloaded gradients are fetched for it.
+double StepEndCosts::norm_seconds(const HeldParameters& own) const {
+  return std::max(own.trained * gradient_bytes / request_.speed.memory_rate,
+                  own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
+}
+
+// A step of the optimizer multiplies matrices, and moves bytes: it reads weights, gradients and its states, and writes all but
+// the gradients. Offloaded states and masters are fetched and stored meanwhile, both ways at once, and offloaded gradients are
+// fetched; offloaded weights that operations read are stored, and fetched first where they have no masters.
+double StepEndCosts::optimizer_seconds(const HeldParameters& own) const {
+  const double kept = optimizer_.state_bytes, moved = 2 * kept + 3.0 * sizeof(float) + rounded_bytes();
+  const double seconds = own.trained * (moved / request_.speed.memory_rate + optimizer_.flops / request_.speed.flops);
+  const bool masters = rounded_bytes() > 0;
+  const double states = request_.offload.optimizer ? kept + (masters ? sizeof(float) : 0) : 0;
+  const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
+  const double in = own.trained * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
+  return std::max(seconds, std::max(in, own.trained * (states + operands)) / request_.speed.offload_rate);
+}
+
+}  // namespace pipetrain
