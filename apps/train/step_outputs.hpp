@@ -30,6 +30,8 @@ class StepOutputs {
   // Throws Error if a file cannot be written.
   void step(const StepReport& report);
   void evaluation(const Evaluation& evaluation);  // likewise
+  // Prints a line over the progress, which the report shows too.
+  void warn(const std::string& line);
   void finish();
   // Writes the last page of the report, if there is one and it has not been written. Throws Error.
   void finish_report(RunState state, const std::string& text = "");
