@@ -58,6 +58,6 @@ function rerunCard(rerun) {
   const part = (title, node) => [make('h3', {}, title), node], list = lines => make('ul', {class: 'notes'}, ...lines.map(line => make('li', {}, line)));
   return make('section', {class: 'card rerun'}, make('div', {class: 'head'}, make('h2', {}, 'To run it again'), navigator.clipboard ? copy : null),
     make('pre', {}, rerun.command), pairs(rerun.facts),
-    ...(rerun.options.length ? part('Options other than their defaults', pairs(rerun.options)) : part('Options', make('div', {}, 'all have their defaults'))),
+    ...(rerun.options.length ? part('Options other than their defaults', make('div', {class: 'columns'}, pairs(rerun.options))) : part('Options', make('div', {}, 'all have their defaults'))),
     ...(rerun.history.length ? part('History', list(rerun.history)) : []), ...(rerun.notes.length ? part('Notes and warnings', list(rerun.notes)) : []));
 }

@@ -172,9 +172,9 @@ class CurveChart {
   }
   drawEvaluations(inside) {
     const points = pointsIn(this.evaluated, this.curves.range());
-    inside.append(make('path', {fill: 'none', stroke: 'var(--evaluation)', 'stroke-width': 1.2, 'stroke-dasharray': '4 3', d: this.path(points, p => p[1])}));
+    inside.append(make('path', {fill: 'none', stroke: 'var(--marked)', 'stroke-width': 1.2, 'stroke-dasharray': '4 3', d: this.path(points, p => p[1])}));
     if (points.length <= 100)
-      for (const p of points) inside.append(make('circle', {cx: this.x(p[0]), cy: this.y(p[1]), r: 3, fill: 'var(--evaluation)', class: 'evaluation-mark'}));
+      for (const p of points) inside.append(make('circle', {cx: this.x(p[0]), cy: this.y(p[1]), r: 3, fill: 'var(--marked)', class: 'evaluation-mark'}));
   }
   drawMarks(inside) {
     for (const [kind, step] of this.curves.marks)

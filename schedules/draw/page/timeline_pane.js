@@ -49,13 +49,11 @@ function drawParts(view, {timeline, top}, pen, colors, bottom) {
     free = x + pen.measureText(text).width + 14;
   };
   pen.textAlign = 'left';
-  for (const [number, start, end] of timeline.evaluations) {
+  for (const [, start, end] of timeline.evaluations) {
     const a = Math.max(view.left, view.x(start)), b = Math.min(view.width - 8, Math.max(view.x(end), view.x(start) + 2));
     if (b < view.left || a > view.width) continue;
     pen.fillStyle = colors.evaluation;
-    pen.globalAlpha = 0.45;
     pen.fillRect(a, top, b - a, bottom - top);
-    pen.globalAlpha = 1;
     if (b - a > pen.measureText('evaluation').width + 8) {
       pen.fillStyle = colors.text;
       pen.fillText('evaluation', a + 4, top / 2);
