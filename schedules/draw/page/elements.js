@@ -56,13 +56,15 @@ function show(event, text) {
 }
 const hide = () => tip.style.display = 'none';
 
-// Calls `draw` with the width of a node now, and when it changes.
+// Calls `draw` with the width of a node soon, and when it changes; not within the layout, which drawing changes.
 function onWidth(node, draw) {
   let last = 0;
-  new ResizeObserver(() => {
+  const look = () => {
     const width = Math.floor(node.clientWidth);
     if (width > 0 && width !== last) draw(last = width);
-  }).observe(node);
+  };
+  setTimeout(look);
+  new ResizeObserver(() => setTimeout(look)).observe(node);
 }
 // Calls `draw` when the reader's system changes between light and dark.
 const onTheme = draw => matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);

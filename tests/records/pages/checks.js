@@ -2,6 +2,10 @@
 const complaints = [];
 const check = (holds, complaint) => holds || complaints.push(complaint);
 const frame = () => new Promise(done => setTimeout(done, 50));
+// Waits until something has been drawn.
+async function until(isThere) {
+  for (let i = 0; i < 60 && !isThere(); ++i) await frame();
+}
 const nameOf = node => node.tagName + '.' + (node.getAttribute('class') || '') + ' "' + node.textContent.trim().slice(0, 30) + '"';
 const ownText = node => [...node.childNodes].some(child => child.nodeType === 3 && child.textContent.trim() !== '');
 const isShown = node => node.getClientRects().length > 0 && getComputedStyle(node).visibility !== 'hidden';
@@ -57,17 +61,19 @@ const button = label => [...document.querySelectorAll('button')].find(node => no
 // Returns the number of pixels of a canvas that have about this colour.
 function pixelsOf(canvas, name) {
   const hex = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim(), wanted = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
-  const {data: bytes} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const copy = Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height}), pen = copy.getContext('2d', {willReadFrequently: true});
+  pen.drawImage(canvas, 0, 0);
+  const {data: bytes} = pen.getImageData(0, 0, copy.width, copy.height);
   let count = 0;
   for (let i = 0; i < bytes.length; i += 4) if (wanted.every((part, j) => Math.abs(bytes[i + j] - part) < 6) && bytes[i + 3] > 250) ++count;
   return count;
 }
 
 function verdict(check_page) {
-  const finish = () => document.body.append(Object.assign(document.createElement('pre'), {id: 'verdict', textContent: complaints.join('\n')}));
+  const finish = () => top.document.body.append(Object.assign(top.document.createElement('pre'), {id: 'verdict', textContent: complaints.join('\n')}));
   addEventListener('load', async () => {
     try {
-      await frame();
+      await until(() => document.querySelector('.pane').clientHeight > 50 && [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg')));
       checkWindow();
       checkOverflow();
       checkText();
