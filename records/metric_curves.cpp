@@ -11,7 +11,7 @@ template <class Metrics>
 struct CurveRow {
   std::string title, unit;
   double scale;
-  std::optional<double> Metrics::*value;                          // null for a value of preferences
+  std::optional<double> Metrics::*value;                           // null for a value of preferences
   std::optional<double> PreferenceMetrics::*preference = nullptr;  // likewise
 
   std::optional<double> read(const Metrics& metrics) const { return value ? metrics.*value : metrics.preference.*preference; }
@@ -75,10 +75,10 @@ void MetricCurves::add(const EvaluationMetrics& metrics) { add_values(of_evaluat
 
 std::vector<ReportChart> charts_of(const std::vector<const MetricCurves*>& runs) {
   std::vector<ReportChart> charts;
-  add_charts(charts, step_rows(), runs.size(),
-             [&](std::size_t run) -> const auto& { return runs[run]->of_steps_; });
-  add_charts(charts, evaluation_rows(), runs.size(),
-             [&](std::size_t run) -> const auto& { return runs[run]->of_evaluations_; });
+  add_charts(
+      charts, step_rows(), runs.size(), [&](std::size_t run) -> const auto& { return runs[run]->of_steps_; });
+  add_charts(
+      charts, evaluation_rows(), runs.size(), [&](std::size_t run) -> const auto& { return runs[run]->of_evaluations_; });
   return charts;
 }
 

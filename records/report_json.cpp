@@ -30,9 +30,9 @@ Json spans_json(const std::vector<schedules::Span>& spans, double begin, double 
     std::size_t next = i + 1;
     while (next < spans.size() && spans[next].end - spans[i].start < narrow) ++next;
     const auto& action = spans[i].action;
-    row.push_back(Json::array({std::string(1, letter(action.kind)), action.chunk, action.microbatch,
-                               rounded(spans[i].start - begin), rounded(spans[next - 1].end - begin),
-                               static_cast<int>(spans[i].waited_for), next - i}));
+    row.push_back(
+        Json::array({std::string(1, letter(action.kind)), action.chunk, action.microbatch, rounded(spans[i].start - begin),
+                     rounded(spans[next - 1].end - begin), static_cast<int>(spans[i].waited_for), next - i}));
     i = next;
   }
   return row;

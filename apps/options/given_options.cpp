@@ -1,5 +1,6 @@
 #include "apps/options/given_options.hpp"
 
+#include <cstdlib>
 #include <set>
 
 #include "apps/options/option_values.hpp"
@@ -16,10 +17,18 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
+// True for the same text, and for two spellings of one number.
+bool means_default(const std::string& word, const std::string& default_value) {
+  if (word == default_value) return true;
+  char *end = nullptr, *default_end = nullptr;
+  const double value = std::strtod(word.c_str(), &end), other = std::strtod(default_value.c_str(), &default_end);
+  return end != word.c_str() && *end == '\0' && default_end != default_value.c_str() && *default_end == '\0' && value == other;
+}
+
 }  // namespace
 
 std::vector<GivenOption> given_options(const OptionRows& table, const RawOptions& options) {
-  static const std::set<std::string> not_of_run = {"config", "save-config", "dry-run",   "help",      "version",
+  static const std::set<std::string> not_of_run = {"config", "save-config", "dry-run",   "help",       "version",
                                                    "master", "nnodes",      "node-rank", "token-file", "nproc"};
   std::vector<GivenOption> given;
   for (const OptionSpec& spec : table) {
@@ -32,7 +41,7 @@ std::vector<GivenOption> given_options(const OptionRows& table, const RawOptions
       one.words = {on ? "true" : "false"};
       if (!on && spec.default_value != "on") continue;
     }
-    if (one.words.size() == 1 && one.words.front() == spec.default_value) continue;
+    if (one.words.size() == 1 && means_default(one.words.front(), spec.default_value)) continue;
     given.push_back(std::move(one));
   }
   return given;

@@ -27,7 +27,7 @@ struct TrainOptions {
   WatchSettings watch;
   std::optional<std::int64_t> retune;  // steps between two searches for a better cut; not given: none
   std::optional<std::filesystem::path> save_config;
-  std::string config_text;  // for it
+  std::string config_text;         // for it
   std::vector<GivenOption> given;  // for the report page
   bool dry_run = false;
   ProcessOptions processes;  // of which this one trains its share of the ranks

@@ -70,7 +70,8 @@ Facts rerun_facts(const TrainOptions& options) {
                  {"data", data},
                  {"save folder", options.run.saving.folder ? options.run.saving.folder->string() : "none: nothing is saved"}};
   if (options.processes.several())
-    facts.emplace_back("processes", fmt::format("{}, {} of them on this host", options.processes.processes, options.processes.locals));
+    facts.emplace_back("processes",
+                       fmt::format("{}, {} of them on this host", options.processes.processes, options.processes.locals));
   return facts;
 }
 
@@ -135,7 +136,8 @@ void ReportFile::finish(RunState state, const std::string& text) { write(state, 
 void ReportFile::write(RunState state, const std::string& text) {
   ReportPage page = report_.page();
   ReportPage::Rerun rerun = rerun_;
-  if (notes_left_out_ > 0) rerun.notes.push_back(fmt::format("and {}", counted(static_cast<std::int64_t>(notes_left_out_), "note")));
+  if (notes_left_out_ > 0)
+    rerun.notes.push_back(fmt::format("and {}", counted(static_cast<std::int64_t>(notes_left_out_), "note")));
   page.state = state;
   page.state_text = text;
   page.written = std::time(nullptr);

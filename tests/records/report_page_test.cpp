@@ -8,8 +8,8 @@
 #include "records/made_report.hpp"
 
 using namespace pipetrain;
-using test::Page;
 using Catch::Matchers::Contains;
+using test::Page;
 
 namespace {
 
@@ -72,8 +72,8 @@ TEST_CASE("a report shows how to run it again, and marks its events") {
                      .history = {"resumed after step 4"},
                      .notes = {"a note"}};
   const auto object = nlohmann::json::parse(data_of(page.text()));
-  CHECK(object["marks"] == nlohmann::json::parse(
-                               R"([["resume",4,"resumed after step 4"],["takeover",7,"takeover: process 1 was lost"]])"));
+  CHECK(object["marks"] ==
+        nlohmann::json::parse(R"([["resume",4,"resumed after step 4"],["takeover",7,"takeover: process 1 was lost"]])"));
   CHECK(object["rerun"]["command"] == "pipetrain --pp 4 --data 'my file'");
   CHECK(object["rerun"]["options"] == nlohmann::json::parse(R"([["--pp","4"]])"));
   CHECK(object["rerun"]["history"][0] == "resumed after step 4");

@@ -24,8 +24,8 @@ class RunReport {
   // Called after every step.
   void add(const StepMetrics& metrics, const StepReport& report);
   void add(const EvaluationMetrics& metrics);
-  // The page refers to this object; the commands and files of its rerun are left to the caller. Its timelines are the second step, the slowest, the newest, and one simulated from
-  // the measured costs.
+  // The page refers to this object; the commands and files of its rerun are left to the caller. Its timelines are the second
+  // step, the slowest, the newest, and one simulated from the measured costs.
   ReportPage page() const;
 
  private:

@@ -130,8 +130,8 @@ void RunTimeline::add_periods(schedules::Timeline& timeline) const {
 schedules::Timeline RunTimeline::timeline() const {
   schedules::Timeline timeline;
   if (!steps_.empty())
-    timeline.title = title_ + ", steps " + std::to_string(steps_.front().period.step) + " to " +
-                     std::to_string(steps_.back().period.step);
+    timeline.title =
+        title_ + ", steps " + std::to_string(steps_.front().period.step) + " to " + std::to_string(steps_.back().period.step);
   add_periods(timeline);
   timeline.unit = "s";
   timeline.placement = placement_;

@@ -56,7 +56,8 @@ Opened open_page(const TempFolder& folder, const std::string& page, const Window
                  const std::vector<std::string>& checks) {
   std::string text = page;
   if (!checks.empty()) {
-    text += "<script>const expected = {width: " + std::to_string(window.width) + ", dark: " + (window.dark ? "true" : "false") + "};\n";
+    text += "<script>const expected = {width: " + std::to_string(window.width) + ", dark: " + (window.dark ? "true" : "false") +
+            "};\n";
     for (const auto& check : checks) text += check_text(check);
     text += "</script>";
   }
@@ -68,8 +69,8 @@ Opened open_page(const TempFolder& folder, const std::string& page, const Window
       "timeout", "120 " + browser() +
                      " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --enable-logging=stderr --hide-scrollbars "
                      "--virtual-time-budget=4000 " +
-                     dark + "--window-size=" + std::to_string(std::max(window.width, narrowest_window)) + ",1200 --user-data-dir=" +
-                     (folder.path() / "profile").string() + " --dump-dom file://" + file.string());
+                     dark + "--window-size=" + std::to_string(std::max(window.width, narrowest_window)) +
+                     ",1200 --user-data-dir=" + (folder.path() / "profile").string() + " --dump-dom file://" + file.string());
   return {result.status, result.out, console_lines(result.err)};
 }
 

@@ -18,7 +18,7 @@ inline constexpr Window windows[] = {{1280, false}, {390, true}, {1280, true}, {
 struct Opened {
   int status = -1;
   std::string elements;  // after the page's script and the check have run
-  std::string console;  // the messages of the page
+  std::string console;   // the messages of the page
 };
 
 // Returns false, and skips the test, where there is no Chromium. PIPETRAIN_TEST_CHROMIUM names one elsewhere.

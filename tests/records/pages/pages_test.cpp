@@ -11,8 +11,8 @@
 #include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain;
-using test::Page;
 using Catch::Matchers::Contains;
+using test::Page;
 
 namespace {
 
