@@ -1,4 +1,4 @@
-// Puts the page of a run together.
+// Puts the page of a run together; that of several is in comparison.js.
 document.title = data.title + ' \u2013 pipetrain';
 const pill = make('span', {class: 'pill ' + data.state}, data.state), state_text = make('span', {class: 'soft'}, data.state_text);
 const now = data.newest;
@@ -42,4 +42,4 @@ function addRun() {
     reloadLater();
   }
 }
-addRun();
+data.compared ? addComparison() : addRun();

@@ -68,7 +68,7 @@ TEST_CASE("rows, traces and pages hold every action") {
 
 TEST_CASE("a picture has the numbers of all microbatches, or of none") {
   const Timeline timeline = timeline_of("1f1b", {4, 1, 12});
-  const std::size_t others = 4 + 2 + 2;  // names, the title and the end of the axis, the legend
+  const std::size_t others = 4 + 1 + 2 + 2;  // names, the title, the ends of the axis, the legend
   CHECK(count_text(written(write_svg, timeline, 1200), "<text ") == others + 4 * 12 * 2);
   Timeline uneven = timeline;
   uneven.stages[2][0].end = uneven.stages[2][0].start + 0.01;
