@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "records/metrics_line.hpp"
-#include "records/step_series.hpp"
+#include "records/report_chart.hpp"
 #include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
@@ -28,12 +28,24 @@ struct ReportPage {
   std::optional<double> seconds_left;
   Facts settings, host;
 
-  struct Chart {
-    std::string title, unit;
-    double scale = 1;  // factor for the values: 100 for shares shown in %
-    const StepSeries* series = nullptr;
+  std::vector<ReportChart> charts;  // of run 0
+  // An event after a step, which all charts mark.
+  struct Mark {
+    enum class Kind { takeover, resume };
+    Kind kind = Kind::takeover;
+    std::int64_t step = 0;
+    std::string text;
   };
-  std::vector<Chart> charts;
+  std::vector<Mark> marks;
+  // Everything that another person needs to run it again.
+  struct Rerun {
+    std::string command;               // for a shell
+    Facts facts;                       // data, folders, versions
+    Facts options;                     // those that differ from their defaults
+    std::vector<std::string> history;  // of starts, resumes and takeovers
+    std::vector<std::string> notes;    // and warnings
+  };
+  std::optional<Rerun> rerun;
   std::optional<StepMetrics> newest;
   std::vector<std::string> device_names;  // for newest->memory_bytes; empty: numbers
   // The loads of experts in one step, drawn as a heat map: for each routed layer those of its experts, divided by their mean.

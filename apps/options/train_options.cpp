@@ -326,6 +326,7 @@ TrainOptions changed_options(const RawOptions& before, const ChangedLayout& chan
   TrainOptions options;
   RawOptions given = read_command_line(relayout_option_table(), change.arguments);
   given.merge(RawOptions(before));
+  options.given = given_options(train_option_table(), given);
   const OptionValues values(train_option_table(), given);
   const Sources sources{values, change.environment, change.machine};
   read_trained_run(sources, options, [&](std::int64_t) { return present_processes(sources, options.run, place); });
@@ -344,6 +345,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
                                  const Machine& machine) {
   TrainOptions options;
   const RawOptions given = gather_options(train_option_table(), arguments, environment, options.notes);
+  options.given = given_options(train_option_table(), given);
   if (given.count("save-config") != 0) options.config_text = to_toml(train_option_table(), given);
   const OptionValues values(train_option_table(), given);
   read_trained_run({values, environment, machine}, options,

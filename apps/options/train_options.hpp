@@ -10,6 +10,7 @@
 #include "actors/training/job/run_settings.hpp"
 #include "actors/training/records/health_watch.hpp"
 #include "actors/training/records/run_records.hpp"
+#include "apps/options/given_options.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"
 
@@ -26,7 +27,8 @@ struct TrainOptions {
   WatchSettings watch;
   std::optional<std::int64_t> retune;  // steps between two searches for a better cut; not given: none
   std::optional<std::filesystem::path> save_config;
-  std::string config_text;  // for it
+  std::string config_text;         // for it
+  std::vector<GivenOption> given;  // for the report page
   bool dry_run = false;
   ProcessOptions processes;  // of which this one trains its share of the ranks
 

@@ -1,6 +1,7 @@
 #include "apps/train/report_file.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "apps/output/output_files.hpp"
 #include "apps/output/output_target.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "records/metrics_reader.hpp"
 
@@ -23,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds shortest_pause{5};
 constexpr int writes_to_pause = 50;
+constexpr std::size_t most_report_notes = 100;
 
 std::string local_time() {
   const std::time_t now = std::time(nullptr);
@@ -47,6 +50,41 @@ Facts host_facts(const DeviceSettings& devices, int ranks) {
       {"started", local_time()}};
 }
 
+std::string joined_words(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+// Returns the command that trains the same run in as many processes on one host, whatever started this one.
+std::string rerun_command(const TrainOptions& options) {
+  std::string command = "pipetrain";
+  if (options.processes.several()) command += fmt::format(" launch --nproc {}", options.processes.processes);
+  const std::string words = shell_words(options.given);
+  return words.empty() ? command : command + " " + words;
+}
+
+Facts rerun_facts(const TrainOptions& options) {
+  std::error_code none;
+  std::string data = "the built-in text";
+  for (const GivenOption& option : options.given)
+    if (option.name == "data") data = joined_words(option.words);
+  Facts facts = {{"pipetrain", PIPETRAIN_VERSION},
+                 {"working folder", std::filesystem::current_path(none).string()},
+                 {"data", data},
+                 {"save folder", options.run.saving.folder ? options.run.saving.folder->string() : "none: nothing is saved"}};
+  if (options.processes.several())
+    facts.emplace_back("processes",
+                       fmt::format("{}, {} of them on this host", options.processes.processes, options.processes.locals));
+  return facts;
+}
+
+ReportPage::Rerun rerun_of(const TrainOptions& options) {
+  ReportPage::Rerun rerun;
+  rerun.command = rerun_command(options);
+  rerun.facts = rerun_facts(options);
+  for (const GivenOption& option : options.given)
+    rerun.options.emplace_back("--" + option.name,
+                               joined_words(option.words) + (option.place.empty() ? "" : "  (" + option.place + ")"));
+  return rerun;
+}
+
 }  // namespace
 
 std::unique_ptr<ReportFile> open_report(const TrainOptions& options, const TrainJob& job) {
@@ -57,7 +95,16 @@ ReportFile::ReportFile(const TrainOptions& options, const TrainJob& job)
     : options_(options),
       is_stream_(output_target("report", *options.records.report).is_stream()),
       report_(job, options.run.model.name, job_settings(options.run)),
-      host_(host_facts(options.run.devices, static_cast<int>(options.run.ranks()))) {}
+      host_(host_facts(options.run.devices, static_cast<int>(options.run.ranks()))),
+      rerun_(rerun_of(options)) {}
+
+void ReportFile::note(const std::string& text) {
+  if (rerun_.notes.size() < most_report_notes) {
+    rerun_.notes.push_back(text);
+  } else {
+    ++notes_left_out_;
+  }
+}
 
 void ReportFile::add_history(std::int64_t steps_done) {
   if (steps_done == 0 || !options_.records.metrics) return;
@@ -88,12 +135,17 @@ void ReportFile::finish(RunState state, const std::string& text) { write(state, 
 
 void ReportFile::write(RunState state, const std::string& text) {
   ReportPage page = report_.page();
+  ReportPage::Rerun rerun = rerun_;
+  if (notes_left_out_ > 0)
+    rerun.notes.push_back(fmt::format("and {}", counted(static_cast<std::int64_t>(notes_left_out_), "note")));
   page.state = state;
   page.state_text = text;
   page.written = std::time(nullptr);
   page.steps_total = progress_.total;
   page.seconds_left = progress_.seconds_left;
   page.host = host_;
+  std::swap(rerun.history, page.rerun->history);
+  page.rerun = std::move(rerun);
   page.host.emplace_back("this page", local_time());
   OutputFiles files;
   files.add("report", *options_.records.report, [&](std::ostream& out) { write_report(out, page); });

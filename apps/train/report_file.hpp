@@ -28,6 +28,8 @@ class ReportFile {
   // Returns once why the page could not be written; it is tried again.
   std::optional<std::string> add(const StepMetrics& metrics, const StepReport& report, const Progress& progress);
   void add(const EvaluationMetrics& metrics) { report_.add(metrics); }  // shown by the next page
+  // Adds a note or a warning, which the next page shows.
+  void note(const std::string& text);
   // Writes the last page. Throws Error.
   void finish(RunState state, const std::string& text);
 
@@ -38,6 +40,8 @@ class ReportFile {
   bool is_stream_;
   RunReport report_;
   Facts host_;
+  ReportPage::Rerun rerun_;  // without its history
+  std::size_t notes_left_out_ = 0;
   Progress progress_;
   std::chrono::steady_clock::time_point next_{};
   bool failed_ = false;

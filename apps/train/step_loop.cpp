@@ -64,7 +64,7 @@ void StepLoop::run_steps() {
       outputs_.step(report);
       records_.add(report);
       print_unlabelled(report);
-      for (const auto& line : watch_.add(report)) print_over_progress(line);
+      for (const auto& line : watch_.add(report)) outputs_.warn(line);
       print_evaluation(run_.evaluate_if_due(is_asked_to_stop));
       print_slow_disk(run_.save_if_due());
       let_leave();
@@ -126,6 +126,7 @@ void StepLoop::check_save_folder() const {
 
 void StepLoop::print_evaluation(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return;
+  records_.add(*evaluation);
   outputs_.evaluation(*evaluation);
   last_evaluation_ = evaluation;
 }
@@ -133,7 +134,7 @@ void StepLoop::print_evaluation(const std::optional<Evaluation>& evaluation) {
 // Notes the first such step when it happens; the end of the run counts them.
 void StepLoop::print_unlabelled(const StepReport& report) const {
   if (report.has_loss() || run_.unlabelled_steps() > 1) return;
-  print_over_progress(
+  outputs_.warn(
       fmt::format("step {}: no label of its samples counts, so the step is skipped: weights, optimizer states and the "
                   "learning rate's schedule stay as they were",
                   report.step));
@@ -143,7 +144,7 @@ void StepLoop::print_unlabelled(const StepReport& report) const {
 void StepLoop::print_slow_disk(std::chrono::duration<double> waited) {
   if (waited < slow_save || printed_slow_disk_) return;
   printed_slow_disk_ = true;
-  print_over_progress(
+  outputs_.warn(
       fmt::format("step {} waited {:.1f} s until the last checkpoint was written: save less often (--save-interval), or to a "
                   "faster disk",
                   trainer_.steps_done(), waited.count()));

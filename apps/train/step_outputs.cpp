@@ -165,7 +165,7 @@ void StepOutputs::step(const StepReport& report) {
 void StepOutputs::evaluation(const Evaluation& evaluation) {
   const EvaluationMetrics metrics = evaluation_metrics(evaluation);
   write(metrics);
-  print_notes({evaluation_line(evaluation)});
+  progress_.note(one_line(evaluation_line(evaluation)));
   if (report_) report_->add(metrics);
 }
 
@@ -186,7 +186,15 @@ void StepOutputs::finish_report(RunState state, const std::string& text) {
 }
 
 void StepOutputs::print_notes(const std::vector<std::string>& notes) {
-  for (const auto& text : notes) progress_.note(one_line(text));
+  for (const auto& text : notes) {
+    progress_.note(one_line(text));
+    if (report_) report_->note(text);
+  }
+}
+
+void StepOutputs::warn(const std::string& line) {
+  print_over_progress(line);
+  if (report_) report_->note(line);
 }
 
 // If nobody reads the metrics of a run that is stopped, only their lines are lost.

@@ -30,6 +30,8 @@ class StepOutputs {
   // Throws Error if a file cannot be written.
   void step(const StepReport& report);
   void evaluation(const Evaluation& evaluation);  // likewise
+  // Prints a line over the progress, which the report shows too.
+  void warn(const std::string& line);
   void finish();
   // Writes the cause beside the metrics and into the report. Errors of these writes are dropped: the cause matters more.
   void fail(const std::string& cause);

@@ -14,10 +14,12 @@ namespace pipetrain::schedules {
 // longest of them. With more than 40 stages it draws some of them.
 std::string draw_terminal(const Timeline& timeline, int width = 80);
 
-// Writes an SVG of `width` pixels. Draws neighbouring actions that are narrower than a pixel as one.
+// Writes an SVG of `width` pixels. Draws neighbouring actions that are narrower than a pixel as one. Writes the numbers of
+// microbatches only if all of them fit into their actions.
 void write_svg(std::ostream& out, const Timeline& timeline, int width = 1200);
 
-// Writes one self-contained HTML page: zoom with the wheel, drag, hover over an action for its times and what it waited for.
+// Writes one self-contained HTML page: zoom with the wheel, scroll or drag, choose a step, and point at an action for its
+// times and what it waited for.
 void write_html(std::ostream& out, const Timeline& timeline, const Summary& summary);
 
 // JSON for chrome://tracing and ui.perfetto.dev. microseconds: in one unit of the timeline's time.

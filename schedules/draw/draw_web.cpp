@@ -31,28 +31,50 @@ bool appears(const Timeline& timeline, ActionKind kind) {
   return false;
 }
 
-void write_rect(std::ostream& out, double x, double width, int row, const Span& span, const ActionForm& form) {
+// How the actions of a picture are drawn.
+struct SvgScale {
+  TimeRange range;
+  double pixels = 0;     // per unit of time
+  bool numbers = false;  // every microbatch's number fits into its action, so that all are written
+};
+
+std::string svg_text(const Action& action, const ActionForm& form) {
+  return is_compute(action.kind) ? piece_text(action.microbatch, form.slices) : to_string(action);
+}
+
+bool fits(const std::string& text, double width) { return width >= 7.0 * static_cast<double>(text.size()) + 2; }
+
+bool all_numbers_fit(const Timeline& timeline, double pixels) {
+  for (const auto& spans : timeline.stages)
+    for (const Span& span : spans)
+      if (is_compute(span.action.kind) && span.end > span.start &&
+          !fits(svg_text(span.action, timeline.form()), (span.end - span.start) * pixels))
+        return false;
+  return true;
+}
+
+void write_rect(std::ostream& out, double x, const SvgScale& scale, int row, const Span& span, const ActionForm& form) {
   const int y = 28 + row * row_height;
+  const double width = (span.end - span.start) * scale.pixels;
   out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << (width > 4 ? width - 1 : width) << "\" height=\""
       << row_height - 2 << "\" fill=\"" << color_of(span.action.kind, span.action.chunk, form.chunks) << "\"><title>"
       << to_string(span.action, form) << ": " << span.start << " to " << span.end << "</title></rect>\n";
-  const std::string text =
-      is_compute(span.action.kind) ? piece_text(span.action.microbatch, form.slices) : to_string(span.action);
-  if (width >= 7.0 * static_cast<double>(text.size()) + 2)
+  const std::string text = svg_text(span.action, form);
+  if (fits(text, width) && (scale.numbers || !is_compute(span.action.kind)))
     out << "<text x=\"" << x + width / 2 << "\" y=\"" << y + 15 << "\" text-anchor=\"middle\">" << text << "</text>\n";
 }
 
-void write_svg_row(std::ostream& out, const Timeline& timeline, int row, const TimeRange& range, double scale) {
+void write_svg_row(std::ostream& out, const Timeline& timeline, int row, const SvgScale& scale) {
   const auto& spans = timeline.stages[static_cast<std::size_t>(row)];
-  const auto x = [&](double time) { return label_width(timeline) + (time - range.begin) * scale; };
   for (std::size_t i = 0; i < spans.size();) {
     // Neighbouring actions that are too narrow to see share one rectangle.
     std::size_t next = i + 1;
-    while (next < spans.size() && (spans[next].end - spans[i].start) * scale < 1) ++next;
+    while (next < spans.size() && (spans[next].end - spans[i].start) * scale.pixels < 1) ++next;
     Span merged = spans[i];
     merged.end = spans[next - 1].end;
     if (merged.end > merged.start)
-      write_rect(out, x(merged.start), (merged.end - merged.start) * scale, row, merged, timeline.form());
+      write_rect(out, label_width(timeline) + (merged.start - scale.range.begin) * scale.pixels, scale, row, merged,
+                 timeline.form());
     i = next;
   }
 }
@@ -115,7 +137,8 @@ void write_svg(std::ostream& out, const Timeline& timeline, int width) {
   const TimeRange range = range_of(timeline);
   const int rows = static_cast<int>(timeline.stages.size()), height = 28 + rows * row_height + 26;
   const int left = label_width(timeline);
-  const double scale = range.length() > 0 ? (width - left - 8) / range.length() : 0;
+  SvgScale scale{range, range.length() > 0 ? (width - left - 8) / range.length() : 0};
+  scale.numbers = all_numbers_fit(timeline, scale.pixels);
   out.precision(7);
   std::string title;
   for (const char c : valid_utf8(timeline.title))
@@ -137,7 +160,7 @@ void write_svg(std::ostream& out, const Timeline& timeline, int width) {
         << escaped(row_name(timeline, static_cast<std::size_t>(row))) << "</text>\n<rect x=\"" << left << "\" y=\""
         << 28 + row * row_height << "\" width=\"" << width - left - 8 << "\" height=\"" << row_height - 2
         << "\" fill=\"#eeeeee\"/>\n";
-    write_svg_row(out, timeline, row, range, scale);
+    write_svg_row(out, timeline, row, scale);
   }
   out << "<text x=\"" << left << "\" y=\"" << height - 9 << "\">0</text>\n<text x=\"" << width - 8 << "\" y=\"" << height - 9
       << "\" text-anchor=\"end\">" << range.length() << ' ' << escaped(timeline.unit) << "</text>\n</svg>\n";

@@ -30,6 +30,14 @@ double transfer_before(const Timeline& timeline, int stage, const Span& span, co
   return 0;
 }
 
+// Returns the time of evaluations between `begin` and `end`.
+double evaluated(const Timeline& timeline, double begin, double end) {
+  double time = 0;
+  for (const Period& period : timeline.evaluations)
+    time += std::max(0.0, std::min(end, period.end) - std::max(begin, period.start));
+  return time;
+}
+
 const std::vector<Span>& moves_of_stage(const Timeline& timeline, int stage) {
   static const std::vector<Span> none;
   return timeline.moves.empty() ? none : timeline.moves[static_cast<std::size_t>(stage)];
@@ -73,11 +81,12 @@ StageSummary summarize_stage(const Timeline& timeline, int stage, double begin, 
   for (const auto* row : {&spans, &moves_of_stage(timeline, stage)}) add_held(held, *row, [](const Span&) { return 1.0; });
   summary.peak_activations =
       most_at_once(std::move(held), !timeline.moves.empty()) / (timeline.placement.chunks() * timeline.slices);
-  summary.idle = end - begin - summary.busy;
-  summary.span = spans.empty() ? 0 : spans.back().end - spans.front().start;
+  summary.idle = end - begin - summary.busy - evaluated(timeline, begin, end);
+  if (!spans.empty())
+    summary.span = spans.back().end - spans.front().start - evaluated(timeline, spans.front().start, spans.back().end);
   double free_at = begin;
   const auto add_gap = [&](double until, double communication) {
-    const double gap = std::max(0.0, until - free_at);
+    const double gap = std::max(0.0, until - free_at - evaluated(timeline, free_at, until));
     const double on_the_way = std::min(gap, communication);
     summary.idle_communication += on_the_way;
     // A stage whose first backward comes after its last forward has no steady part.
@@ -107,8 +116,8 @@ Summary summarize(const Timeline& timeline, const std::vector<double>& transfers
     busy += summary.stages.back().busy;
     summary.span_bubble = std::max(summary.span_bubble, summary.stages.back().span - summary.stages.back().busy);
   }
-  if (summary.makespan > 0)
-    summary.bubble_fraction = 1 - busy / (static_cast<double>(timeline.stages.size()) * summary.makespan);
+  const double worked = summary.makespan - evaluated(timeline, begin, end);
+  if (worked > 0) summary.bubble_fraction = 1 - busy / (static_cast<double>(timeline.stages.size()) * worked);
   return summary;
 }
 

@@ -29,6 +29,13 @@ struct Span {
   bool begins_braid = false;
 };
 
+// The time of a step of a run, or of the evaluation after it.
+struct Period {
+  std::int64_t step = 0;
+  double start = 0;
+  double end = 0;
+};
+
 struct Timeline {
   std::string title;  // "1f1b, 4 stages, 8 microbatches"
   Placement placement = Placement::looping(1, 1);
@@ -39,15 +46,17 @@ struct Timeline {
   std::vector<std::vector<Span>> moves;   // of the same rows, beside these; empty where the plan has none
   std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
   std::vector<std::string> custom;        // the names of the plan's custom actions, by number
+  std::vector<Period> steps;              // of a run, in order; those of a simulated step are empty
+  std::vector<Period> evaluations;        // in order; no rows have their work, and they are not idle time
 
   ActionForm form() const { return {placement.chunks(), slices}; }
 };
 
-// A stage's span lasts from its own first start to its last end.
+// A stage's span lasts from its own first start to its last end, without evaluations.
 struct StageSummary {
   double busy = 0;
   double span = 0;
-  double idle = 0;                // makespan - busy; the sum of the parts below
+  double idle = 0;                // makespan - busy - evaluations; the sum of the parts below
   double idle_warm_up = 0;        // before the stage's first B or I
   double idle_steady = 0;         // between that and the end of its last F
   double idle_cool_down = 0;      // after that, also when the stage has finished and others have not
@@ -57,7 +66,7 @@ struct StageSummary {
 
 struct Summary {
   double makespan = 0;         // first start to last end over all stages
-  double bubble_fraction = 0;  // 1 - busy / (stages x makespan)
+  double bubble_fraction = 0;  // 1 - busy / (stages x (makespan - evaluations))
   double span_bubble = 0;      // max over stages of span - busy
   std::vector<StageSummary> stages;
 };

@@ -63,7 +63,42 @@ TEST_CASE("rows, traces and pages hold every action") {
   CHECK(count_text(svg, "<title>") == actions);
   const std::string html = written(write_html, timeline, summarize(timeline));
   CHECK(count_text(html, "[\"W\",0,") == 12);
-  CHECK_THAT(html, Contains("<canvas") && !Contains("http"));
+  CHECK_THAT(html, Contains("'canvas'") && !Contains("https:") && !Contains("src=") && !Contains("<link"));
+}
+
+TEST_CASE("a picture has the numbers of all microbatches, or of none") {
+  const Timeline timeline = timeline_of("1f1b", {4, 1, 12});
+  const std::size_t others = 4 + 1 + 2 + 2;  // names, the title, the ends of the axis, the legend
+  CHECK(count_text(written(write_svg, timeline, 1200), "<text ") == others + 4 * 12 * 2);
+  Timeline uneven = timeline;
+  uneven.stages[2][0].end = uneven.stages[2][0].start + 0.01;
+  CHECK(count_text(written(write_svg, uneven, 1200), "<text ") == others);
+}
+
+TEST_CASE("steps and evaluations of a run are marked, and evaluations are not idle time") {
+  Timeline timeline = timeline_of("1f1b", {2, 1, 2});  // 9 units
+  const Summary before = summarize(timeline);
+  for (auto& row : timeline.stages) {
+    const auto first = row;
+    for (Span span : first) {
+      span.start += 12;
+      span.end += 12;
+      row.push_back(span);
+    }
+  }
+  const Summary counted = summarize(timeline);
+  timeline.steps = {{5, 0, 9}, {6, 12, 21}};
+  timeline.evaluations = {{5, 9.5, 11.5}};
+  const Summary summary = summarize(timeline);
+  CHECK(summary.makespan == 21);
+  CHECK(summary.bubble_fraction == Approx(1 - 2 * before.stages[0].busy / 19));
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    const StageSummary& one = summary.stages[stage];
+    CHECK(one.idle == Approx(counted.stages[stage].idle - 2));
+    CHECK(one.idle_warm_up + one.idle_steady + one.idle_cool_down + one.idle_communication == Approx(one.idle));
+  }
+  CHECK(summary.span_bubble == Approx(counted.span_bubble - 2));
+  CHECK_THAT(written(write_html, timeline, summary), Contains(R"("steps":[[5,0,9],[6,12,21]],"evaluations":[[5,9.5,11.5]])"));
 }
 
 TEST_CASE("rows that are not stages carry their own names") {

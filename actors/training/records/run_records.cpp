@@ -1,5 +1,6 @@
 #include "actors/training/records/run_records.hpp"
 
+#include <chrono>
 #include <ostream>
 #include <utility>
 
@@ -27,6 +28,10 @@ void RunRecords::add(const StepReport& report) {
   has_steps_ = true;
   if (timeline_) timeline_->add(report);
   if (profile_) profile_->add(report);
+}
+
+void RunRecords::add(const Evaluation& evaluation) {
+  if (timeline_) timeline_->add(evaluation, std::chrono::steady_clock::now());
 }
 
 void RunRecords::write(const WriteFile& write_file) const {

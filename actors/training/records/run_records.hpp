@@ -29,6 +29,7 @@ class RunRecords {
   RunRecords(RecordSettings settings, const TrainJob& job, const std::string& model);
   // Called after every step.
   void add(const StepReport& report);
+  void add(const Evaluation& evaluation);  // when it has just ended
   // Opens the file of this setting ("trace"), and passes a stream to `write`.
   using WriteFile = std::function<void(const std::string& setting, const std::filesystem::path& file,
                                        const std::function<void(std::ostream&)>& write)>;

@@ -4,6 +4,7 @@
 
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "actors/training/rank/parallel_layout.hpp"
 #include "model/costs.hpp"
@@ -48,37 +49,40 @@ RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedV
   begin_.settings = facts_of(job, model, settings);
   const Mesh mesh = mesh_of(job);
   for (int rank = 0; rank < mesh.size(); ++rank) begin_.device_names.push_back(rank_name(mesh.at(rank), mesh.shape()));
-  curves_ = {{"loss", "", 1, [](const StepMetrics& m) { return m.loss; }, {}},
-             {"gradient norm", "", 1, [](const StepMetrics& m) { return m.grad_norm; }, {}},
-             {"learning rate", "", 1, [](const StepMetrics& m) { return m.lr; }, {}},
-             {"tokens/s", "", 1, [](const StepMetrics& m) { return m.tokens_per_second; }, {}},
-             {"TFLOP/s a device", "", 1, [](const StepMetrics& m) { return m.tflops_per_device; }, {}},
-             {"MFU", "%", 100, [](const StepMetrics& m) { return m.mfu; }, {}},
-             {"bubble", "%", 100, [](const StepMetrics& m) { return m.bubble; }, {}},
-             {"balancing loss", "", 1, [](const StepMetrics& m) { return m.aux_loss; }, {}},
-             {"largest load of an expert, times the mean", "", 1, [](const StepMetrics& m) { return m.expert_load_max; }, {}},
-             {"loss scale", "", 1, [](const StepMetrics& m) { return m.loss_scale; }, {}}};
-  for (const PreferenceField& field : preference_fields)
-    curves_.push_back({field.title, "", 1, [value = field.value](const StepMetrics& m) { return m.preference.*value; }, {}});
-  evaluation_curves_ = {
-      {"evaluation loss", "", 1, [](const EvaluationMetrics& m) { return m.eval_loss; }, {}},
-      {"perplexity", "", 1, [](const EvaluationMetrics& m) { return m.perplexity; }, {}},
-      {"accuracy", "%", 100, [](const EvaluationMetrics& m) { return m.accuracy; }, {}},
-      {"F1", "%", 100, [](const EvaluationMetrics& m) { return m.f1; }, {}},
-      {"evaluation reward margin", "", 1, [](const EvaluationMetrics& m) { return m.preference.margin; }, {}},
-      {"evaluation reward accuracy", "%", 100, [](const EvaluationMetrics& m) { return m.preference.accuracy; }, {}}};
+  begin_.rerun.emplace();
+  if (job.steps_done == 0) return;
+  const char* why = job.relayouts > 0 ? "continued in another layout" : "resumed";
+  mark(ReportPage::Mark::Kind::resume, job.steps_done, fmt::format("{} after step {}", why, job.steps_done));
+}
+
+void RunReport::mark(ReportPage::Mark::Kind kind, std::int64_t step, const std::string& text) {
+  begin_.marks.push_back({kind, step, text});
+  begin_.rerun->history.push_back(text);
 }
 
 void RunReport::add_history(const std::vector<StepMetrics>& steps, const std::vector<EvaluationMetrics>& evaluations) {
-  for (const StepMetrics& metrics : steps) add_to(curves_, metrics);
+  const auto marks = std::exchange(begin_.marks, {});  // of this start, and so after those of earlier ones
+  const auto history = std::exchange(begin_.rerun->history, {});
+  const StepMetrics* before = nullptr;
+  for (const StepMetrics& metrics : steps) {
+    curves_.add(metrics);
+    if (before && metrics.elapsed < before->elapsed)
+      mark(ReportPage::Mark::Kind::resume, before->step, fmt::format("resumed after step {}", before->step));
+    if (before && metrics.takeovers.value_or(0) > before->takeovers.value_or(0))
+      mark(ReportPage::Mark::Kind::takeover, before->step, fmt::format("takeover after step {}", before->step));
+    before = &metrics;
+  }
   for (const EvaluationMetrics& metrics : evaluations) add(metrics);
+  begin_.marks.insert(begin_.marks.end(), marks.begin(), marks.end());
+  begin_.rerun->history.insert(begin_.rerun->history.end(), history.begin(), history.end());
 }
 
-void RunReport::add(const EvaluationMetrics& metrics) { add_to(evaluation_curves_, metrics); }
+void RunReport::add(const EvaluationMetrics& metrics) { curves_.add(metrics); }
 
 void RunReport::add(const StepMetrics& metrics, const StepReport& report) {
-  add_to(curves_, metrics);
-  for (const Takeover& takeover : report.takeovers) begin_.settings.emplace_back("takeover", to_string(takeover));
+  curves_.add(metrics);
+  for (const Takeover& takeover : report.takeovers)
+    mark(ReportPage::Mark::Kind::takeover, takeover.step, "takeover: " + to_string(takeover));
   profile_.add(report);
   const bool warms_up = !newest_;
   newest_metrics_ = metrics;
@@ -104,6 +108,7 @@ void RunReport::add_simulated(ReportPage& page) const {
       schedules::SimulationOptions options;
       options.order = order_;
       page.timelines.push_back(simulate(*plan_, of_slices(profile.costs(), plan_->slices), options));
+      page.timelines.back().unit = "s";
       page.timelines.back().title = "simulated, from the median costs of the steps so far";
       return;
     } catch (const std::invalid_argument& error) {  // a time too short for the clock
@@ -116,11 +121,7 @@ void RunReport::add_simulated(ReportPage& page) const {
 ReportPage RunReport::page() const {
   ReportPage page = begin_;
   page.newest = newest_metrics_;
-  const auto show = [&](const auto& curves) {
-    for (const auto& curve : curves) page.charts.push_back({curve.title, curve.unit, curve.scale, &curve.series});
-  };
-  show(curves_);
-  show(evaluation_curves_);
+  page.charts = charts_of({&curves_});
   if (!newest_) return page;
   if (!newest_->routed.empty()) page.expert_loads = relative_loads(*newest_);
   if (second_) page.timelines.push_back(timeline_of(*second_, "the second of this start"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "actors/training/rank/parallel_layout.hpp"
 #include "schedules/record/output_times.hpp"
@@ -20,6 +21,18 @@ std::size_t count(const std::vector<std::vector<Span>>& rows) {
   std::size_t actions = 0;
   for (const auto& row : rows) actions += row.size();
   return actions;
+}
+
+// Returns the time from the first action of the rows to the last one's end.
+schedules::Period period_of(std::int64_t step, const std::vector<std::vector<Span>>& rows) {
+  constexpr double never = std::numeric_limits<double>::infinity();
+  schedules::Period period{step, never, -never};
+  for (const auto& row : rows) {
+    if (row.empty()) continue;
+    period.start = std::min(period.start, row.front().start);
+    period.end = std::max(period.end, row.back().end);
+  }
+  return period;
 }
 
 }  // namespace
@@ -54,9 +67,6 @@ void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices
     for (const auto& device : devices)
       for (const auto& one : device.actions) origin_ = std::min(*origin_, one.times.start);
   }
-  const auto seconds = [&](std::chrono::steady_clock::time_point time) {
-    return std::chrono::duration<double>(time - *origin_).count();
-  };
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const auto& [rank, actions] = devices[row];
     for (const DeviceAction& one : actions) {
@@ -79,13 +89,22 @@ void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices
   if (names_.empty()) {
     for (const auto& device : devices) names_.push_back(rank_name(device.rank, mesh_.shape()));
   }
-  last_step_ = step;
   kept_ += count(rows) + count(moves);
-  steps_.push_back({std::move(rows), std::move(moves)});
+  const schedules::Period period = period_of(step, rows);
+  steps_.push_back({period, std::move(rows), std::move(moves)});
   while (kept_ > most_actions && steps_.size() > 1) {
     kept_ -= count(steps_.front().rows) + count(steps_.front().moves);
     steps_.pop_front();
   }
+}
+
+void RunTimeline::add(const Evaluation& evaluation, std::chrono::steady_clock::time_point end) {
+  if (!origin_) return;  // before the first step
+  evaluations_.push_back({evaluation.step, seconds(end) - evaluation.seconds, seconds(end)});
+}
+
+double RunTimeline::seconds(std::chrono::steady_clock::time_point time) const {
+  return std::chrono::duration<double>(time - *origin_).count();
 }
 
 RunTimeline::Rows RunTimeline::joined(Rows Step::*part) const {
@@ -99,10 +118,21 @@ RunTimeline::Rows RunTimeline::joined(Rows Step::*part) const {
   return all;
 }
 
+void RunTimeline::add_periods(schedules::Timeline& timeline) const {
+  for (const Step& step : steps_)
+    if (step.period.start <= step.period.end) timeline.steps.push_back(step.period);
+  if (timeline.steps.empty()) return;
+  for (const schedules::Period& evaluation : evaluations_)
+    if (evaluation.start >= timeline.steps.front().start && evaluation.end <= timeline.steps.back().end)
+      timeline.evaluations.push_back(evaluation);
+}
+
 schedules::Timeline RunTimeline::timeline() const {
   schedules::Timeline timeline;
-  const auto steps = static_cast<std::int64_t>(steps_.size());
-  timeline.title = title_ + ", steps " + std::to_string(last_step_ - steps + 1) + " to " + std::to_string(last_step_);
+  if (!steps_.empty())
+    timeline.title =
+        title_ + ", steps " + std::to_string(steps_.front().period.step) + " to " + std::to_string(steps_.back().period.step);
+  add_periods(timeline);
   timeline.unit = "s";
   timeline.placement = placement_;
   timeline.microbatches = microbatches_;

@@ -1,6 +1,7 @@
 // Makes a timeline, as simulations do, of a real run's actions.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <string>
 #include <vector>
@@ -27,14 +28,20 @@ class RunTimeline {
   RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh, int slices = 1);
   void add(const StepReport& report) { add(report.step, report.devices); }
   void add(std::int64_t step, const std::vector<DeviceTrace>& devices);
+  // Adds an evaluation that ended at this time, after the steps so far.
+  void add(const Evaluation& evaluation, std::chrono::steady_clock::time_point end);
+  // Evaluations before the first step or after the last one are left out.
   schedules::Timeline timeline() const;
 
  private:
   using Rows = std::vector<std::vector<schedules::Span>>;
   struct Step {
+    schedules::Period period;
     Rows rows, moves;
   };
+  double seconds(std::chrono::steady_clock::time_point time) const;
   Rows joined(Rows Step::*part) const;
+  void add_periods(schedules::Timeline& timeline) const;
 
   std::string title_;
   std::vector<std::string> names_;
@@ -44,8 +51,8 @@ class RunTimeline {
   int slices_;        // of each microbatch
   std::optional<std::chrono::steady_clock::time_point> origin_;
   std::deque<Step> steps_;
+  std::vector<schedules::Period> evaluations_;
   std::size_t kept_ = 0;
-  std::int64_t last_step_ = 0;
 };
 
 }  // namespace pipetrain
