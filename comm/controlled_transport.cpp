@@ -1,6 +1,7 @@
 #include "comm/controlled_transport.hpp"
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "core/error.hpp"
@@ -30,13 +31,9 @@ void ControlledTransport::stop_listening() noexcept {
 void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
   if (edges()) throw Error(ErrorKind::internal, "edges are opened twice");
   auto edges = std::make_shared<Edges>(std::move(receivers), std::move(senders));
-  {
-    const std::lock_guard lock(mutex_);
-    ++generation_;
-    closed_.clear();
-  }
+  farewells_.begin_generation();
   const Bytes offers = edges->offers(introduce(*edges), [this](const EdgeReceiver& receiver) { return offer(receiver); });
-  edges->take_offers(control_.exchange("edges " + std::to_string(generation_.load()), offers), control_);
+  edges->take_offers(control_.exchange("edges " + std::to_string(farewells_.generation()), offers), control_);
   std::string failure;
   try {
     connect(*edges);
@@ -48,7 +45,7 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
   // No process may send before all have connected; where one cannot connect, all get its failure.
   WireWriter mine;
   mine.text(failure);
-  const auto outcomes = control_.exchange("edges connected " + std::to_string(generation_.load()), std::move(mine).data());
+  const auto outcomes = control_.exchange("edges connected " + std::to_string(farewells_.generation()), std::move(mine).data());
   for (std::size_t process = 0; process < outcomes.size(); ++process) {
     const std::string why = WireReader(outcomes[process]).text();
     if (why.empty()) continue;
@@ -72,18 +69,8 @@ void ControlledTransport::close_edges() noexcept {
     for (const int process : others) send_to(process, begin_edge_message(MessageKind::closed));
   } catch (...) {  // out of memory: the others wait until their time limit
   }
-  wait_for_closed(others);
+  farewells_.wait_for(others, control_, closing_limit);
   disconnected();
-}
-
-void ControlledTransport::wait_for_closed(const std::set<int>& processes) noexcept {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, closing_limit, [&] {
-    if (control_.process() != 0 && control_.is_gone(0)) return true;  // no message arrives any more
-    for (const int process : processes)
-      if (closed_.count(process) == 0 && !control_.is_gone(process)) return false;
-    return true;
-  });
 }
 
 const std::vector<SlotHandle>& ControlledTransport::mirrors(EdgeId edge) const {
@@ -109,7 +96,7 @@ void ControlledTransport::deliver(EdgeId edge, int slot, int microbatch) {
 WireWriter ControlledTransport::begin_edge_message(MessageKind kind) const {
   WireWriter message;
   message.number(kind);
-  message.number(generation_.load());
+  message.number(farewells_.generation());
   return message;
 }
 
@@ -145,15 +132,8 @@ void ControlledTransport::handle(int from, std::span<const std::byte> message) {
     const auto kind = in.choice(MessageKind::group);
     if (kind == MessageKind::group) return group_message(from, in);
     const auto generation = in.number<std::uint32_t>();
-    {
-      const std::lock_guard lock(mutex_);
-      if (generation != generation_) return;
-      if (kind == MessageKind::closed) {
-        closed_.insert(from);
-        changed_.notify_all();
-        return;
-      }
-    }
+    if (kind == MessageKind::closed) return farewells_.add(from, generation);
+    if (generation != farewells_.generation()) return;
     if (aborted_) return;
     kind == MessageKind::delivery ? handle_delivery(from, in) : handle_credit(from, in, kind == MessageKind::posted);
   } catch (const std::exception& error) {
@@ -178,29 +158,14 @@ void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
 
 // --- Failures -------------------------------------------------------------------------------------------------------------
 
-void ControlledTransport::on_lost(ControlPlane::OnLost handler) {
-  const std::lock_guard lock(mutex_);
-  lost_ = std::move(handler);
-}
-
-void ControlledTransport::lose(int process, const std::string& why) {
-  ControlPlane::OnLost handler;
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(has_lost_, true)) return;
-    handler = lost_;
-  }
-  if (handler) handler(process, why);
-}
-
 void ControlledTransport::abort(std::exception_ptr cause) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (cause_) return;
     cause_ = cause;
     aborted_ = true;
-    changed_.notify_all();
   }
+  farewells_.look_again();
   on_abort(cause);
 }
 

@@ -3,14 +3,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/controlled_edges.hpp"
+#include "comm/edge_farewells.hpp"
+#include "comm/loss_report.hpp"
 
 namespace pipetrain {
 
@@ -21,7 +22,7 @@ class ControlledTransport : public Transport {
   const std::vector<SlotHandle>& mirrors(EdgeId edge) const final;
   void deliver(EdgeId edge, int slot, int microbatch) final;
   void give_credit(EdgeId edge, int slot) final;
-  void on_lost(ControlPlane::OnLost handler) final;
+  void on_lost(ControlPlane::OnLost handler) final { losses_.set_handler(std::move(handler)); }
   void abort(std::exception_ptr cause) noexcept final;
 
  protected:
@@ -77,7 +78,7 @@ class ControlledTransport : public Transport {
   static WireWriter begin_group_message();
   void send_to(int process, WireWriter message);
   // Calls the handler of on_lost(), the first time only.
-  void lose(int process, const std::string& why);
+  void lose(int process, const std::string& why) { losses_.lose(process, why); }
 
  private:
   enum class MessageKind : std::uint8_t { delivery, posted, credit, closed, group };
@@ -88,21 +89,17 @@ class ControlledTransport : public Transport {
   // The same, kept until no callback runs any more: callbacks may call mirrors().
   std::atomic<std::shared_ptr<Edges>> mirroring_;
   std::atomic<bool> aborted_{false};
-  std::atomic<std::uint32_t> generation_{0};  // of edges: messages of other generations are dropped
+  EdgeFarewells farewells_;  // messages of other generations of edges are dropped
+  LossReport losses_;
 
-  mutable std::mutex mutex_;  // guards the following members
-  std::condition_variable changed_;
-  std::set<int> closed_;  // processes that have closed the edges of this generation
+  mutable std::mutex mutex_;  // guards cause_
   std::exception_ptr cause_;
-  ControlPlane::OnLost lost_;
-  bool has_lost_ = false;
   std::mutex handling_;  // held while a message is handled
 
   void handle(int from, std::span<const std::byte> message);
   void handle_delivery(int from, WireReader& in);
   void handle_credit(int from, WireReader& in, bool posted);
   WireWriter begin_edge_message(MessageKind kind) const;
-  void wait_for_closed(const std::set<int>& processes) noexcept;
 };
 
 }  // namespace pipetrain

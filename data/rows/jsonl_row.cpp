@@ -50,22 +50,22 @@ void read_list(const dom::array& list, RowReader& reader) {
 }
 
 void read_messages(const dom::array& messages, RowReader& reader) {
-  reader.begin_messages();
+  MessageReader& reading = reader.begin_messages();
   for (const dom::element element : messages) {
     dom::object message;
     if (element.get(message)) reader.wrong_kind();
-    reader.begin_message();
+    reading.begin();
     for (const auto& [key, value] : message) {
-      const auto field = reader.message_key(key);
-      if (field == RowReader::MessageField::other) {
-        reader.message_other(value_kind_of(value));
+      const auto field = reading.key(key);
+      if (field == MessageReader::Field::other) {
+        reading.other(value_kind_of(value));
         continue;
       }
       if (value.is_null()) continue;
       std::string_view text;
-      value.get(text) ? reader.message_not_text(field) : reader.message_text(field, text);
+      value.get(text) ? reading.not_text(field) : reading.text(field, text);
     }
-    reader.end_message();
+    reading.end();
   }
 }
 
@@ -125,23 +125,23 @@ class RowEvents : public JsonEvents {
     is_empty_ = depth_ == 1 || (depth_ == 3 && field_ == Field::messages);
     if (depth_ == 1) open_member(is_array);
     if (depth_ == 2 && is_list()) reader_.list_other(is_array ? "[...]" : "{...}");
-    if (depth_ == 2 && field_ == Field::messages) is_array ? reader_.wrong_kind() : reader_.begin_message();
-    if (depth_ == 3 && field_ == Field::messages && message_field_ != RowReader::MessageField::other)
-      reader_.message_not_text(message_field_);
+    if (depth_ == 2 && field_ == Field::messages) is_array ? reader_.wrong_kind() : messages_->begin();
+    if (depth_ == 3 && field_ == Field::messages && message_field_ != MessageReader::Field::other)
+      messages_->not_text(message_field_);
     ++depth_;
   }
   void close() override {
     --depth_;
-    if (depth_ == 3 && field_ == Field::messages && message_field_ == RowReader::MessageField::other)
-      reader_.message_other(is_empty_ ? ValueKind::empty : ValueKind::other);
-    if (depth_ == 2 && field_ == Field::messages) reader_.end_message();
+    if (depth_ == 3 && field_ == Field::messages && message_field_ == MessageReader::Field::other)
+      messages_->other(is_empty_ ? ValueKind::empty : ValueKind::other);
+    if (depth_ == 2 && field_ == Field::messages) messages_->end();
     if (depth_ == 1 && field_ == Field::other) reader_.other(is_empty_ ? ValueKind::empty : ValueKind::other);
     if (depth_ == 1) field_ = Field::other;
   }
   void key(std::string&& name, std::size_t) override {
     is_empty_ = false;
     if (depth_ == 1) field_ = reader_.key(name);
-    if (depth_ == 3 && field_ == Field::messages) message_field_ = reader_.message_key(name);
+    if (depth_ == 3 && field_ == Field::messages) message_field_ = messages_->key(name);
   }
   void value(Json&& value) override {
     is_empty_ = false;
@@ -158,12 +158,13 @@ class RowEvents : public JsonEvents {
   void open_member(bool is_array) {
     if (field_ == Field::other) return;
     if (!is_array || field_ == Field::text || field_ == Field::label) reader_.wrong_kind();
-    is_list() ? reader_.begin_list() : reader_.begin_messages();
+    if (is_list()) return reader_.begin_list();
+    messages_ = &reader_.begin_messages();
   }
   void take_message_field(Json& value) {
-    if (message_field_ == RowReader::MessageField::other) return reader_.message_other(value_kind_of(value));
+    if (message_field_ == MessageReader::Field::other) return messages_->other(value_kind_of(value));
     if (value.is_null()) return;
-    value.is_string() ? reader_.message_text(message_field_, keep(value)) : reader_.message_not_text(message_field_);
+    value.is_string() ? messages_->text(message_field_, keep(value)) : messages_->not_text(message_field_);
   }
   void take_member(Json& value) {
     if (field_ == Field::other) return reader_.other(value_kind_of(value));
@@ -186,7 +187,8 @@ class RowEvents : public JsonEvents {
   RowReader& reader_;
   std::deque<std::string>& kept_;
   Field field_ = Field::other;
-  RowReader::MessageField message_field_ = RowReader::MessageField::role;
+  MessageReader* messages_ = nullptr;  // set once messages have begun
+  MessageReader::Field message_field_ = MessageReader::Field::role;
   int depth_ = 0;
   bool is_empty_ = false;  // whether the list or object opened last is empty so far
 };

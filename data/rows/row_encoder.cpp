@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "data/rows/chat_row.hpp"
 #include "data/rows/completion_encoder.hpp"
+#include "data/rows/id_boundaries.hpp"
 #include "data/templates/render_error.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_template.hpp"
@@ -170,38 +171,18 @@ void RowEncoder::add_rendered(const Row& row, const ChatProgram& program, Tokeni
   some_.clear();
   encoder_->encode(rendered.text, SpecialTokens::leave_out, some_);
   std::vector<bool> counted(some_.size(), false);
+  IdBoundaries boundaries(tokenizer_, *encoder_, rendered.text, some_);
   IdBoundary known;
   std::size_t end = 0;
   for (const auto& answer : rendered.answers) {
-    const IdBoundary begin = find_boundary(rendered.text, answer.begin, known);
-    known = find_boundary(rendered.text, answer.end, known);
+    const IdBoundary begin = boundaries.find(answer.begin, known);
+    known = boundaries.find(answer.end, known);
     end = std::max(end, std::min(known.ids + (known.straddles ? 1 : 0), some_.size()));
     for (std::size_t i = begin.ids; i < end; ++i) counted[i] = true;
   }
   documents.ids.insert(documents.ids.end(), some_.begin(), some_.begin() + static_cast<std::ptrdiff_t>(end));
   documents.counted.insert(documents.counted.end(), counted.begin(), counted.begin() + static_cast<std::ptrdiff_t>(end));
   finish(&row, documents);  // the tokens after the last answer are not counted
-}
-
-// If a special token ends the previous answer, only the text from that token on is encoded again, which is much faster for long
-// chats.
-RowEncoder::IdBoundary RowEncoder::find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known) {
-  if (offset == text.size()) return {some_.size(), false, offset};
-  const std::string token = known.ids > 0 && !known.straddles ? tokenizer_.piece(some_[known.ids - 1]) : "";
-  const bool is_anchor = token.starts_with('<') && token.ends_with('>') && text.substr(0, known.offset).ends_with(token);
-  if (is_anchor) {
-    const IdBoundary found = boundary_after({known.ids - 1, false, known.offset - token.size()}, text, offset);
-    if (!found.straddles) return found;
-  }
-  return boundary_after({}, text, offset);
-}
-
-RowEncoder::IdBoundary RowEncoder::boundary_after(const IdBoundary& from, std::string_view text, std::size_t offset) {
-  before_.clear();
-  encoder_->encode(text.substr(from.offset, offset - from.offset), SpecialTokens::leave_out, before_);
-  const auto first = some_.begin() + static_cast<std::ptrdiff_t>(from.ids);
-  const auto [own, same] = std::mismatch(before_.begin(), before_.end(), first, some_.end());
-  return {static_cast<std::size_t>(same - some_.begin()), own != before_.end(), offset};
 }
 
 void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {

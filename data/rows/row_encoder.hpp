@@ -40,15 +40,6 @@ class RowEncoder {
   void add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents);
   void add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents);
   RenderedChat rendered_chat(const Row& row, const ChatProgram& program) const;
-  // The number of ids in some_ that encode the text before an offset.
-  struct IdBoundary {
-    std::size_t ids = 0;
-    bool straddles = false;  // the next id encodes text on both sides of the offset
-    std::size_t offset = 0;
-  };
-  // `known`: a boundary before the offset.
-  IdBoundary find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known);
-  IdBoundary boundary_after(const IdBoundary& from, std::string_view text, std::size_t offset);
   // A question, not counted, and the answer to it. Their ids are those of both as one text that follows the end of
   // another answer.
   struct Turn {

@@ -106,68 +106,10 @@ void RowReader::add_wrong(std::string why) {
   if (!wrong) wrong = Row::WrongValue{labels, (labels ? row_.labels : row_.ids) - 1, std::move(why)};
 }
 
-void RowReader::begin_message() {
-  if (row_.messages.size() == most_row_messages)
-    throw RowFault{fmt::format("this row has more than {} messages; split it", most_row_messages)};
-  row_.messages.emplace_back();
-  message_keys_.clear();
-  has_role_ = has_text_ = false;
-}
-
-RowReader::MessageField RowReader::message_key(std::string_view key) {
-  constexpr std::size_t most_keys = 1000;
-  message_key_ = key.substr(0, 60);
-  if (!message_keys_.insert(std::string(key)).second)
-    wrong_message(fmt::format("has {} twice; keep one", shown_json_key(message_key_)));
-  key_bytes_ += key.size();
-  if (message_keys_.size() > most_keys || key_bytes_ > most_row_key_bytes) wrong_message("has too many keys; leave some out");
-  if (key == "role" || key == "from") return MessageField::role;
-  return key == "content" || key == "value" ? MessageField::text : MessageField::other;
-}
-
-void RowReader::begin_messages() {
+MessageReader& RowReader::begin_messages() {
   if (has_messages_) throw RowFault{R"(this row has both "messages" and "conversations"; keep one)"};
   has_messages_ = true;
-}
-
-void RowReader::note_unrendered(std::string why) {
-  if (row_.unrendered.empty()) row_.unrendered = std::move(why);
-}
-
-void RowReader::message_not_text(MessageField field) {
-  if (field == MessageField::role) wrong_message("has a \"role\" or \"content\" that is not a string");
-  has_text_ = true;
-  note_unrendered(message_fault("has a \"role\" or \"content\" that is not a string"));
-}
-
-// A chat template may render any field of a message; the built-in ones allow only fields that are known not to be part of the
-// text.
-void RowReader::message_other(ValueKind kind) {
-  const KeyMeaning meaning = rule_of_key(message_key_).meaning;
-  const bool is_neutral = meaning == KeyMeaning::harmless || (meaning == KeyMeaning::weight && kind == ValueKind::one);
-  const bool is_nothing = kind == ValueKind::null || (kind == ValueKind::empty && meaning != KeyMeaning::weight);
-  if (is_nothing || is_neutral) return;
-  const std::string why =
-      fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(message_key_));
-  if (meaning == KeyMeaning::weight) wrong_message(why);
-  note_unrendered(message_fault(why));
-}
-
-void RowReader::message_text(MessageField field, std::string_view text) {
-  const bool is_role = field == MessageField::role;
-  (is_role ? row_.messages.back().role : row_.messages.back().text) = is_role ? usual_role(text) : text;
-  (is_role ? has_role_ : has_text_) = true;
-}
-
-void RowReader::end_message() {
-  const std::string why =
-      fmt::format("has no \"{}\"; write {{\"role\": \"user\", \"content\": \"...\"}}", has_role_ ? "content" : "role");
-  if (!has_role_) wrong_message(why);
-  if (!has_text_) note_unrendered(message_fault(why));
-}
-
-std::string RowReader::message_fault(std::string_view why) const {
-  return fmt::format("messages[{}] {}", std::max<std::size_t>(row_.messages.size(), 1) - 1, why);
+  return messages_;
 }
 
 void RowReader::other(ValueKind kind) {
@@ -183,7 +125,7 @@ void RowReader::refuse_unread() {
   if (has_messages_)
     std::erase_if(content_, [&](const Unread& unread) {
       if (!is_for_templates(unread.key)) return false;
-      note_unrendered(fmt::format("{} is not read: {}", shown_json_key(unread.key), unread.why));
+      messages_.note_unrendered(fmt::format("{} is not read: {}", shown_json_key(unread.key), unread.why));
       return true;
     });
   if (!content_.empty() && !is_chosen)

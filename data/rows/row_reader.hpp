@@ -5,6 +5,7 @@
 #include <set>
 
 #include "data/rows/jsonl_row.hpp"
+#include "data/rows/message_reader.hpp"
 #include "data/rows/row_keys.hpp"
 #include "data/rows/row_masks.hpp"
 
@@ -14,6 +15,8 @@ class RowReader {
  public:
   // texts_alone: the row's texts have the keys that the user chose; values of other forms and masks are then ignored.
   explicit RowReader(const RowWanted& wanted, bool texts_alone = false);
+  RowReader(const RowReader&) = delete;
+  RowReader& operator=(const RowReader&) = delete;
 
   // Called for each key of the row; says which kind of value the key requires.
   enum class Field { text, ids, labels, label, messages, mask, other };
@@ -27,18 +30,10 @@ class RowReader {
   void list_truth(bool value);
   void list_other(std::string shown);
   void label(std::int64_t label) { row_.label = label; }
-  void begin_messages();
-  void begin_message();
-  enum class MessageField { role, text, other };
-  MessageField message_key(std::string_view key);
-  void message_text(MessageField field, std::string_view text);
-  void message_not_text(MessageField field);  // for a value of another kind, which a template may render
-  void message_other(ValueKind kind);         // for a field that is not read
-  void end_message();
-  void other(ValueKind kind);  // for a key that is not read
+  MessageReader& begin_messages();  // reads the messages until the row's next key
+  void other(ValueKind kind);       // for a key that is not read
   // ... and this if it is of another kind. Throws RowFault, as all functions do.
   [[noreturn]] void wrong_kind() const;
-  [[noreturn]] void wrong_message(std::string_view why) const { throw RowFault{message_fault(why)}; }
 
   bool has_text() const { return takes(RowForm::text); }
   Row finish();
@@ -51,8 +46,6 @@ class RowReader {
   void finish_texts(RowForm form);
   void finish_ids();
   void refuse_unread();
-  std::string message_fault(std::string_view why) const;
-  void note_unrendered(std::string why);
   void add_wrong(std::string why);
 
   const RowWanted& wanted_;
@@ -75,9 +68,7 @@ class RowReader {
   std::vector<Unread> content_, weights_;
   std::vector<std::string> unknown_;
   std::optional<Row::WrongValue> wrong_id_, wrong_label_;  // the first of each list
-  std::set<std::string> message_keys_;                     // the keys of the last message
-  std::string message_key_;                                // its last key
-  bool has_role_ = false, has_text_ = false;
+  MessageReader messages_{row_, key_bytes_};
 };
 
 }  // namespace pipetrain
