@@ -13,8 +13,7 @@ namespace pipetrain {
 namespace {
 
 // Features that no option asks for yet.
-constexpr const char* unbuilt_features[] = {"Adapters of shared experts and heads",
-                                            "pipelines of C stages over several processes"};
+constexpr const char* unbuilt_features[] = {"Pipelines of C stages over several processes"};
 
 std::string feature_text(Feature feature) {
   std::string text;

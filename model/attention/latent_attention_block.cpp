@@ -18,16 +18,15 @@ struct LatentAttentionBlock::LatentSaved final : HeadsSaved {
   Tensor normed;      // [Tr, H]
   Tensor all_normed;  // [T, H], where queries come from the hidden state; without a shape elsewhere
   Latent query, key_value;
-  Tensor rotated;  // [T, R]: the shared columns of the keys, before they rotate
-  LowRankAdapter::Saved compress_adapter, query_adapter, key_value_adapter;  // without tensors where there are none
+  Tensor rotated;                          // [T, R]: the shared columns of the keys, before they rotate
+  LowRankAdapter::Saved compress_adapter;  // without tensors where there are none
 
   void relocate(const Relocation& moved) override {
     statistics.relocate(moved);
     query.relocate(moved);
     key_value.relocate(moved);
     for (Tensor* const view : {&input, &normed, &all_normed, &rotated}) moved.move(*view);
-    for (LowRankAdapter::Saved* const adapter : {&compress_adapter, &query_adapter, &key_value_adapter})
-      adapter->relocate(moved);
+    compress_adapter.relocate(moved);
     HeadsSaved::relocate(moved);
   }
 };
@@ -93,7 +92,7 @@ void LatentAttentionBlock::compress(const BlockContext& context, const KeptMemor
 Tensor LatentAttentionBlock::queries(const BlockContext& context, Arena& kept, LatentSaved& saved) const {
   const Tensor queries = context.workspace.allocate({context.tokens(), query_expand_.rows()}, context.dtype);
   const Tensor& from = has_query_latent() ? saved.query.all : saved.all_normed;
-  query_expand_.forward(context, {.input = from, .output = queries}, kept, saved.query_adapter);
+  query_expand_.forward(context, {.input = from, .output = queries}, kept, saved.query.expand);
   return queries;
 }
 
@@ -108,7 +107,7 @@ void LatentAttentionBlock::attend(const BlockContext& context, const Tensor& inp
     const ArenaScope scope(context.workspace);
     const Tensor key_value = context.workspace.allocate({context.tokens(), key_value_expand_.rows()}, context.dtype);
     key_value_expand_.forward(context, {.input = saved.key_value.all, .output = key_value}, *memory.inputs,
-                              saved.key_value_adapter);
+                              saved.key_value.expand);
     context.ops.latent_heads(shape, {.q = queries(context, *memory.inputs, saved),
                                      .key_value = key_value,
                                      .rotated = saved.rotated,
@@ -143,11 +142,11 @@ void LatentAttentionBlock::cached_forward(const BlockContext& context, const Cac
 // Every rank has the gradient through its own heads. Their sum over the ranks is divided by rows again, as the forward's are.
 Tensor LatentAttentionBlock::latent_backward(const BlockContext& context, const Tensor& output_grad,
                                              const AdaptedMatrix& expand, const BoundTensor& norm, WeightGradients& gradients,
-                                             const Latent& latent, const LowRankAdapter::Saved& adapter) const {
+                                             const Latent& latent) const {
   const Tensor grad = context.workspace.allocate(latent.own.shape, context.dtype);
   const ArenaScope scope(context.workspace);
   const Tensor summed = context.workspace.allocate(latent.own.shape, context.dtype);
-  expand.backward(context, {.output_grad = output_grad, .input = latent.all, .input_grad = summed}, gradients, adapter);
+  expand.backward(context, {.output_grad = output_grad, .input = latent.all, .input_grad = summed}, gradients, latent.expand);
   context.ops.rms_norm_backward({.dy = summed,
                                  .x = latent.own,
                                  .weight = norm.weight,
@@ -178,18 +177,15 @@ Tensor LatentAttentionBlock::expand_backward(const BlockContext& context, const 
   const auto place = [&](const Tensor& part, std::int64_t first) {
     context.ops.copy_columns({.source = part, .target = compressed_grad, .target_begin = first, .count = part.cols()});
   };
-  if (has_query_latent())
-    place(latent_backward(context, query_grad, query_expand_, query_norm_, gradients, saved.query, saved.query_adapter), 0);
-  place(latent_backward(context, key_value_grad, key_value_expand_, key_norm_, gradients, saved.key_value,
-                        saved.key_value_adapter),
-        sizes_.query_rank);
+  if (has_query_latent()) place(latent_backward(context, query_grad, query_expand_, query_norm_, gradients, saved.query), 0);
+  place(latent_backward(context, key_value_grad, key_value_expand_, key_norm_, gradients, saved.key_value), sizes_.query_rank);
   place(own_rotated, sizes_.query_rank + sizes_.key_value_rank);
   compress_.backward_own(context, {.output_grad = compressed_grad, .input = saved.normed, .input_grad = normed_grad},
                          first_own_row(context), gradients, saved.compress_adapter);
   if (has_query_latent()) return normed_grad;
   query_expand_.backward(
       context, {.output_grad = query_grad, .input = saved.all_normed, .residual = normed_grad, .input_grad = normed_grad},
-      gradients, saved.query_adapter);
+      gradients, saved.query.expand);
   return normed_grad;
 }
 

@@ -22,12 +22,14 @@ class LatentAttentionBlock final : public SelfAttention {
   struct LatentSaved;
   // A latent vector of this rank's rows, before and after its norm, and the normed one of all rows.
   struct Latent {
-    Tensor own;      // [Tr, rank], before the norm
-    Tensor inv_rms;  // [Tr] f32
-    Tensor all;      // [T, rank], normed
+    Tensor own;                    // [Tr, rank], before the norm
+    Tensor inv_rms;                // [Tr] f32
+    Tensor all;                    // [T, rank], normed
+    LowRankAdapter::Saved expand;  // of the matrix that expands it, if that one has adapters
 
     void relocate(const Relocation& moved) {
       for (Tensor* const view : {&own, &inv_rms, &all}) moved.move(*view);
+      expand.relocate(moved);
     }
   };
 
@@ -40,8 +42,7 @@ class LatentAttentionBlock final : public SelfAttention {
   // Returns the gradient of this rank's rows of a latent vector before its norm, [Tr, rank], in the workspace. Adds the
   // gradient of the matrix that expands it, whose output has the gradient output_grad.
   Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const AdaptedMatrix& expand,
-                         const BoundTensor& norm, WeightGradients& gradients, const Latent& latent,
-                         const LowRankAdapter::Saved& adapter) const;
+                         const BoundTensor& norm, WeightGradients& gradients, const Latent& latent) const;
   // Runs the backward from the gradient of qkv to that of the block's norm's output.
   Tensor expand_backward(const BlockContext& context, const Tensor& qkv_grad, WeightGradients& gradients,
                          const LatentSaved& saved) const;

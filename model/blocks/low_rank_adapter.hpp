@@ -53,7 +53,7 @@ class LowRankAdapter {
     Tensor input;                         // [Tr, K], this rank's rows
     std::optional<Tensor> residual = {};  // [Tr, K]
     Tensor input_grad;                    // [Tr, K], output: the gradient through the adapters, plus the residual
-    // Of the input, counted in the microbatch's tokens; not given: as the ranks divide them.
+    // The number of the input's first row among the microbatch's tokens; not given: as the ranks divide them.
     std::optional<std::int64_t> first_row = {};
   };
   void backward_columns(const BlockContext& context, const ColumnsBackwardArgs& args, WeightGradients& gradients,

@@ -35,6 +35,36 @@ TEST_CASE("each expert's matrices have adapters of their own under the expert's 
   CHECK_FALSE(adapts_experts(adapted("mixtral-8x7b", {"q_proj"})));
 }
 
+TEST_CASE("shared experts, latent attention and the head have adapters where targets name them", "[adapters]") {
+  const auto names_of = [](const ModelConfig& config, const Block& block) {
+    std::vector<std::string> names;
+    for (const TensorSpec& tensor : block_tensors(config, block))
+      if (is_of_adapter(tensor.role) && tensor.name.ends_with("lora_A.weight")) names.push_back(module_of(tensor.name));
+    return names;
+  };
+  const auto named = [](const char* module) { return std::string("model.layers.3.") + module + ".lora_A"; };
+  const ModelConfig all = adapted("deepseek-v3", {});
+  CHECK(fault_of(all) == "none");
+  CHECK(adapts_shared_experts(all));
+  CHECK_FALSE(adapts_head(all));
+  CHECK(names_of(all, {BlockKind::attention, 3}) ==
+        std::vector{named("self_attn.q_a_proj"), named("self_attn.kv_a_proj_with_mqa"), named("self_attn.q_b_proj"),
+                    named("self_attn.kv_b_proj"), named("self_attn.o_proj")});
+  CHECK(names_of(all, {BlockKind::experts, 3}).size() == 3 * (256 + 1));
+  CHECK(names_of(all, {BlockKind::head, 0}).empty());
+  const ModelConfig head = adapted("deepseek-v3", {"shared_experts.down_proj", "lm_head"});
+  CHECK(names_of(head, {BlockKind::head, 0}) == std::vector<std::string>{"lm_head.lora_A"});
+  CHECK(names_of(head, {BlockKind::experts, 3}) == std::vector{named("mlp.shared_experts.down_proj")});
+  CHECK_FALSE(adapts_experts(head));
+  ModelConfig trained = head;
+  trained.trained.head = true;
+  CHECK_THAT(fault_of(trained), Contains("the head is trained whole"));
+  CHECK_THAT(fault_of(adapted("qwen3-0.6b", {"lm_head"})), Contains("lm_head: names no matrix"));
+  ModelConfig scaled = adapted("deepseek-v3", {"kv_b_proj"});
+  scaled.adapter.magnitudes = true;
+  CHECK_THAT(fault_of(scaled), Contains("of latent attention and of the head have no magnitudes"));
+}
+
 TEST_CASE("adapters of experts that are not built are refused by name", "[adapters]") {
   CHECK(fault_of(adapted("qwen3-30b-a3b", {})) == "none");
   CHECK_THAT(fault_of(adapted("qwen3-30b-a3b", {"experts.3.gate_proj"})), Contains("gives the experts of a layer different"));
@@ -43,6 +73,6 @@ TEST_CASE("adapters of experts that are not built are refused by name", "[adapte
   CHECK_THAT(fault_of(unequal), Contains("gives the experts of a layer different adapters"));
   ModelConfig scaled = adapted("qwen3-30b-a3b", {"gate_proj"});
   scaled.adapter.magnitudes = true;
-  CHECK_THAT(fault_of(scaled), Contains("adapters of routed experts have no magnitudes"));
+  CHECK_THAT(fault_of(scaled), Contains("adapters of experts, of latent attention and of the head have no magnitudes"));
   CHECK_THAT(fault_of(adapted("qwen3-30b-a3b", {"gate"})), Contains("gate: names no matrix of the model"));
 }
