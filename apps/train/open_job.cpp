@@ -73,6 +73,11 @@ std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
 
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes) {
   std::optional<TrainJob> job;
+  if (joined && joined->joins()) {
+    placing_errors(options.places, [&] { job = make_train_job(options.run, notes); });
+    job->processes = joined->processes();
+    return std::move(*job);
+  }
   const auto take = [&] {
     if (!options.dry_run) take_outputs(options, locks, notes);
   };

@@ -63,9 +63,9 @@ TEST_CASE("copies are passed on from host to host", "[takeover]") {
 
 TEST_CASE("a state that nobody has is named", "[takeover]") {
   int missing = -1;
-  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, &missing));
+  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, 0, &missing));
   CHECK(missing == 1);
-  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, &missing));
+  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, 0, &missing));
   CHECK(missing == 3);
 }
 
