@@ -20,8 +20,8 @@ bool may_begin(const Gathering& gathering, const std::vector<int>& here, bool pa
     return !is_among(process, here) && !is_among(process, gathering.lost) && !handles.has_ended(process);
   };
   const auto& [members, newcomers] = std::tie(gathering.members, gathering.newcomers);
-  if (!patience_is_over && (std::any_of(members.begin(), members.end(), may_come) ||
-                            std::any_of(newcomers.begin(), newcomers.end(), may_come)))
+  if (!patience_is_over &&
+      (std::any_of(members.begin(), members.end(), may_come) || std::any_of(newcomers.begin(), newcomers.end(), may_come)))
     return false;
   const auto alive = std::count_if(members.begin(), members.end(),
                                    [&](int process) { return is_among(process, here) || !handles.has_ended(process); });

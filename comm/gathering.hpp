@@ -22,6 +22,7 @@ struct Gathering {
   std::vector<int> newcomers = {};
 
   // --- for the leader ---
+  int places = 0;                               // above all numbers of members and newcomers; 0: as many as processes
   std::shared_ptr<StandbySocket> standby = {};  // at which it listens; not null
   // Members that it knows to be lost. It ends those of its machine after a while, because a stopped process could wake up and
   // train as well; a group that may begin without them has begun, and ended this one, by then.
@@ -32,8 +33,8 @@ struct Gathering {
 };
 
 // True when the leader may begin with the processes that are here (itself included). No member and no newcomer that may still
-// come is missing, or the patience is over; and no other group of members could begin too: more than half of those that may be alive are here,
-// or half of them where that wins.
+// come is missing, or the patience is over; and no other group of members could begin too: more than half of those that may be
+// alive are here, or half of them where that wins.
 bool may_begin(const Gathering& gathering, const std::vector<int>& here, bool patience_is_over);
 
 }  // namespace pipetrain

@@ -50,9 +50,8 @@ Roll call_roll(ControlPlane& plane, const RollEntry& own) {
     roll.next_number = std::max({roll.next_number, entry.next_number, entry.number + 1});
     if (entry.layout.changes > roll.layout.changes) roll.layout = entry.layout;
   }
-  roll.all_run = std::all_of(roll.entries.begin(), roll.entries.end(), [&](const RollEntry& entry) {
-    return entry.runs && entry.layout.changes == roll.layout.changes;
-  });
+  roll.all_run = std::all_of(roll.entries.begin(), roll.entries.end(),
+                             [&](const RollEntry& entry) { return entry.runs && entry.layout.changes == roll.layout.changes; });
   return roll;
 }
 

@@ -12,10 +12,10 @@ namespace pipetrain::control {
 
 // One process's part.
 struct RollEntry {
-  int number = 0;      // its number in the run, which no other process ever has
-  int membership = 0;  // the last one that it has seen
-  int next_number = 0;  // that the next newcomer would have, as far as it knows
-  std::string host;     // at which the others reach it
+  int number = 0;                       // its number in the run, which no other process ever has
+  int membership = 0;                   // the last one that it has seen
+  int next_number = 0;                  // that the next newcomer would have, as far as it knows
+  std::string host;                     // at which the others reach it
   std::uint16_t standby = 0, door = 0;  // ports
   RunLayout layout;
   bool runs = false;  // it has built the layout, and can continue from copies of states

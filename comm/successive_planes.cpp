@@ -13,7 +13,7 @@ namespace {
 
 // The leader waits for those that may still notice the loss by silence.
 constexpr std::chrono::milliseconds patience_of_gathering{4000}, time_to_gather{8000};
-// Only the leader of a gathering knows how many come.
+// Only the leader of a gathering knows how many come, so all give the same number.
 constexpr int any_processes = std::numeric_limits<std::uint16_t>::max();
 
 Rendezvous gathering_at(Rendezvous rendezvous, const std::string& host, std::uint16_t port) {
@@ -154,7 +154,7 @@ Rendezvous SuccessivePlanes::coming(const ControlPlane& before, int leader) {
     }
     next_number_ += door_->call(next_number_, {0, leader, at.host, at.port, rendezvous_.job});
   }
-  next.processes = next_number_;
+  gathering.places = next_number_;
   return next;
 }
 
@@ -175,8 +175,8 @@ RollEntry SuccessivePlanes::own_entry() const {
   return {rendezvous_.process, membership_, next_number_, standby_->address(), standby_->port(), door_->port(), layout_, runs_};
 }
 
-// Counts the members of a plane that begins. Returns the error where another process was lost meanwhile. Processes of which some
-// have seen a membership begin that the others have not still agree on the next number.
+// Counts the members of a plane that begins. Returns the error where another process was lost meanwhile. Processes of which
+// some have seen a membership begin that the others have not still agree on the next number.
 std::optional<Error> SuccessivePlanes::begin(std::shared_ptr<ControlPlane> plane) {
   const std::string address = plane->info(plane->process()).address;
   if (!standby_) standby_ = std::make_shared<StandbySocket>(address);

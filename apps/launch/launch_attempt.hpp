@@ -23,7 +23,7 @@ struct LaunchPlan {
   int first = 0, count = 1;  // on this host
   int processes = 1;         // in the run
   int attempt = 0;
-  bool continues = false;  // the run goes on when processes of it are lost
+  bool continues = false;       // the run goes on when processes of it are lost
   int restarted_processes = 0;  // for lost ones, at most
 };
 

@@ -189,13 +189,15 @@ std::optional<MasterAddress> read_join(const OptionValues& values, std::string& 
   const auto run = values.text("join");
   if (!run) return {};
   for (const char* name : {"nnodes", "node-rank", "master"})
-    if (values.given(name)) values.fail(name, "places a process of a run that begins, and --join joins one that has begun; leave one out");
+    if (values.given(name))
+      values.fail(name, "places a process of a run that begins, and --join joins one that has begun; leave one out");
   std::string door = *run;
   std::error_code none;
   if (std::filesystem::is_directory(*run, none)) {
     const auto address = read_run_address(*run);
     if (!address)
-      values.fail("join", "no run that others may join saves there now; give the --save folder of a live run with --elastic takeover");
+      values.fail("join",
+                  "no run that others may join saves there now; give the --save folder of a live run with --elastic takeover");
     door = address->door;
     if (token.empty()) token = address->token;
   }
@@ -244,7 +246,8 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
   options.timeout = read_timeout(values);
   options.token = read_token(values, environment);
   options.join = read_join(values, options.token);
-  const auto place = options.join && !environment.contains(launch_variable) ? std::nullopt : place_of_launcher(values, environment);
+  const auto place =
+      options.join && !environment.contains(launch_variable) ? std::nullopt : place_of_launcher(values, environment);
   const bool launched = place && place->launcher == "pipetrain launch";  // which has read the options that say where
   if (launched) {
     options.process = place->process, options.processes = place->processes;

@@ -33,7 +33,7 @@ struct ProcessOptions {
   MasterAddress master;
   std::optional<MasterAddress> join;  // of a run that has begun, which this process joins
   std::string token;                  // may be empty on loopback
-  std::string job;    // of the launcher, see launch_job()
+  std::string job;                    // of the launcher, see launch_job()
   std::chrono::seconds timeout{300};
   std::optional<TransportKind> transport;          // not given: the first that can carry the run
   int attempt = 0;                                 // how often pipetrain launch has started the run again

@@ -312,6 +312,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
 ProcessOptions present_processes(const Sources& sources, RunSettings& run, const RunPlace& place) {
   constexpr std::int64_t any_ranks = most_processes;
   ProcessOptions processes = read_processes(sources.values, sources.environment, any_ranks);
+  processes.join.reset();  // it is a member now
   processes.process = place.process;
   processes.processes = place.processes;
   const auto idle = static_cast<int>(place.processes - run.ranks());

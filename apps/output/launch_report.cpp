@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <limits.h>
-#include <atomic>
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 

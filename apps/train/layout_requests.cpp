@@ -123,8 +123,8 @@ std::optional<LayoutChange> LayoutRequests::resized() {
   const double seconds = std::chrono::duration<double>(Clock::now() - done.since).count();
   if (processes != done.wanted) {
     answer(folder, {done.request.id, false,
-                    fmt::format("the run has {}, after it has waited {:.0f} s for {}", counted(processes, "process", "es"), seconds,
-                                done.wanted)});
+                    fmt::format("the run has {}, after it has waited {:.0f} s for {}", counted(processes, "process", "es"),
+                                seconds, done.wanted)});
     return {};
   }
   if (!done.request.arguments.empty()) return answered(done.request, done.since);
@@ -169,8 +169,11 @@ Profile LayoutRequests::measured_profile() const {
 LayoutChange LayoutRequests::check(const RelayoutRequest& request) const {
   if (options_.records.record)
     throw Error(ErrorKind::input, "a run that is recorded keeps its layout; leave --record out of the run");
-  LayoutChange change{request, options_.changed(request.arguments, joined_ ? joined_->place() : RunPlace{}),
-                      merged_arguments(arguments_, request.arguments), {}, {}};
+  LayoutChange change{request,
+                      options_.changed(request.arguments, joined_ ? joined_->place() : RunPlace{}),
+                      merged_arguments(arguments_, request.arguments),
+                      {},
+                      {}};
   RunSettings fresh = change.options.run;  // the checkpoint to continue from does not exist yet
   fresh.saving = {};
   std::vector<std::string> notes;

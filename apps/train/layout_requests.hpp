@@ -27,7 +27,7 @@ struct LayoutChange {
   TrainOptions options;  // of the run in this layout
   // Those of all changes of the run so far, this one included: where the run was started, they give this layout.
   std::vector<std::string> arguments = {};
-  std::string text;      // for people: the layout, and what it is expected to gain
+  std::string text;  // for people: the layout, and what it is expected to gain
   std::chrono::steady_clock::time_point since;
 };
 

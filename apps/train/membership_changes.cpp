@@ -30,8 +30,8 @@ void MembershipChanges::print(const std::vector<Takeover>& takeovers) {
     const char* begin = left ? "handed over: " : takeover.joined > 0 ? "joined: " : "takeover: ";
     if (left) takeover.cause = fmt::format("process {} has left on purpose", *left);
     if (takeover.joined > 0)
-      takeover.cause = fmt::format("{} {} joined the run", counted(takeover.joined, "process", "es"),
-                                   takeover.joined == 1 ? "has" : "have");
+      takeover.cause =
+          fmt::format("{} {} joined the run", counted(takeover.joined, "process", "es"), takeover.joined == 1 ? "has" : "have");
     print_over_progress(begin + to_string(takeover));
   }
 }

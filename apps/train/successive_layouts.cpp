@@ -19,6 +19,7 @@ SuccessiveLayouts::SuccessiveLayouts(const TrainOptions& options) : options_(opt
   // This process gets its states from the others.
   options_.run.saving.resume = false;
   options_.run.saving.load.reset();
+  options_.run.fault.reset();
   change_.reset();
 }
 
@@ -99,9 +100,10 @@ void SuccessiveLayouts::begin_again(bool gathered) {
   }
   options_.run.fault.reset();
   joined_->deal(static_cast<int>(options_.run.ranks()), options_.run.spares);
-  print_over_progress(fmt::format("a process was lost while the run changed its layout; {} left begin it from the newest "
-                                  "checkpoint",
-                                  joined_->place().processes));
+  print_over_progress(
+      fmt::format("a process was lost while the run changed its layout; {} left begin it from the newest "
+                  "checkpoint",
+                  joined_->place().processes));
   if (joined_->leads() && !led) take_lead(options_, locks_);
 }
 

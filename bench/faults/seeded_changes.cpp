@@ -21,22 +21,31 @@ namespace {
 namespace fs = std::filesystem;
 using Random = std::mt19937_64;
 
-constexpr std::chrono::seconds longest_run{240};
-constexpr int steps = 80, most_processes = 8;
+constexpr std::chrono::seconds longest_changed_run{240};
+constexpr int changed_steps = 80, most_processes = 8;
 
 // Layouts between which all sums keep their order.
 struct Family {
-  int processes;            // at first
-  const char* options;      // of all of them
-  const char* first;        // the layout at first
-  const char* others[4];    // of relayout
+  int processes;          // at first
+  const char* options;    // of all of them
+  const char* first;      // the layout at first
+  const char* others[4];  // of relayout
 };
 constexpr Family families[] = {
-    {2, "--microbatches 4", "--pp 2", {"--pp 4 --schedule zb-h1", "--pp 2 --schedule zb-v", "--pp 1 --schedule 1f1b", "--cut 1,3"}},
-    {3, "--microbatches 4", "--pp 4", {"--pp 2 --schedule 1f1b", "--schedule zb-h1", "--pp 3 --schedule 1f1b", "--recompute full"}},
+    {2,
+     "--microbatches 4",
+     "--pp 2",
+     {"--pp 4 --schedule zb-h1", "--pp 2 --schedule zb-v", "--pp 1 --schedule 1f1b", "--cut 1,3"}},
+    {3,
+     "--microbatches 4",
+     "--pp 4",
+     {"--pp 2 --schedule 1f1b", "--schedule zb-h1", "--pp 3 --schedule 1f1b", "--recompute full"}},
     {2, "--dp 2 --microbatches 2", "--pp 1", {"--pp 2", "--zero 1", "--pp 2 --zero 3", "--pp 4 --zero 2"}},
     {4, "--dp 2 --microbatches 2", "--pp 2 --zero 1", {"--pp 1 --zero 0", "--pp 4", "--zero 3", "--pp 2 --schedule zb-h1"}},
-    {2, "--tp 2 --microbatches 2", "--pp 1", {"--pp 2", "--pp 2 --schedule zb-h1", "--pp 4 --schedule 1f1b", "--pp 1 --schedule 1f1b"}}};
+    {2,
+     "--tp 2 --microbatches 2",
+     "--pp 1",
+     {"--pp 2", "--pp 2 --schedule zb-h1", "--pp 4 --schedule 1f1b", "--pp 1 --schedule 1f1b"}}};
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream words(text);
@@ -46,7 +55,7 @@ std::vector<std::string> words_of(const std::string& text) {
 std::string common(const Family& family, const fs::path& folder) {
   return fmt::format(
       "{} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 --save {} --metrics {}",
-      family.first, family.options, steps, (folder / "run").string(), (folder / "metrics").string());
+      family.first, family.options, changed_steps, (folder / "run").string(), (folder / "metrics").string());
 }
 
 // Returns the numbers of the run's processes that are alive.
@@ -134,7 +143,7 @@ const RunResults& SeededChanges::undisturbed(std::size_t layout) {
   const fs::path folder = folder_ / fmt::format("unchanged-{}", layout);
   fs::create_directories(folder);
   ProgramRun run(words_of(program_.string() + " train " + common(families[layout], folder)), {}, folder / "err");
-  if (run.wait(longest_run) == 0) found->second = results_in(folder);
+  if (run.wait(longest_changed_run) == 0) found->second = results_in(folder);
   fs::remove_all(folder);
   return found->second;
 }
@@ -148,17 +157,18 @@ ChangesOutcome SeededChanges::run(std::uint64_t seed) {
   fs::remove_all(folder);
   fs::create_directories(folder);
   const ProcessMark mark;
-  ProgramRun run(words_of(fmt::format("{} launch --nproc {} --elastic takeover --restart-processes 2 --restart 4 --save-interval 10 "
-                                      "--resume {}",
-                                      program_.string(), family.processes, common(family, folder))),
-                 {mark.variable()}, folder / "err");
+  ProgramRun run(
+      words_of(fmt::format("{} launch --nproc {} --elastic takeover --restart-processes 2 --restart 4 --save-interval 10 "
+                           "--resume {}",
+                           program_.string(), family.processes, common(family, folder))),
+      {mark.variable()}, folder / "err");
   Changes changes(program_, family, folder, mark, random);
   std::string made;
-  for (int at = 5; at < steps - 15; at += 8 + static_cast<int>(random() % 12)) {
+  for (int at = 5; at < changed_steps - 15; at += 8 + static_cast<int>(random() % 12)) {
     if (!wait_for_lines(run, folder / "metrics", at)) break;
     made += (made.empty() ? "" : ", ") + fmt::format("after {}: {}", at, changes.change());
   }
-  const auto status = run.wait(longest_run);
+  const auto status = run.wait(longest_changed_run);
   mark.kill_all();
   const std::string err = run.err();
   ChangesOutcome outcome{.what = fmt::format("seed {} ({} {}; {})", seed, family.first, family.options, made)};

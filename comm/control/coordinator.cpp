@@ -84,7 +84,7 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
       events_(events),
       own_(hello_of(rendezvous)),
       watch_(settings.heartbeat, settings.silence),
-      peers_(static_cast<std::size_t>(rendezvous.processes)),
+      peers_(static_cast<std::size_t>(rendezvous.places())),
       joined_(peers_.size()),
       known_(peers_.size()) {
   own_.info.process = 0;
@@ -128,7 +128,6 @@ std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
   if (gathering_) {
     if (phase_ != Phase::rendezvous || !gathering_->is_member(hello.info.process)) return too_late();
     hello.info.process = gathering_->place_of(hello.info.process);
-    hello.processes = own_.processes;  // each process knows another number of those that were members once
   }
   auto refusal = refusal_of(hello, own_, joined_);
   const auto place = static_cast<std::size_t>(hello.info.process);

@@ -57,14 +57,16 @@ bool Memberships::has_planes() const { return job_.processes && job_.processes->
 void Memberships::join() {
   const auto since = Clock::now();
   job_.keeps_copies = true;
-  job_.processes->planes->join(job_contents(job_));
+  job_.processes->planes->join(lasting_contents(job_));
   job_.processes->joins = false;
   take_plane();
   go_on("this process has joined", since, 0, true);
 }
 
 int Memberships::newcomers() {
-  return has_planes() ? static_cast<int>(job_.processes->planes->newcomers(job_contents(job_)).size()) : 0;
+  if (!has_planes()) return 0;
+  if (contents_.empty()) contents_ = lasting_contents(job_);
+  return static_cast<int>(job_.processes->planes->newcomers(contents_).size());
 }
 
 void Memberships::admit() { job_.processes->planes->admit(); }
@@ -169,8 +171,7 @@ void Memberships::continue_from_copies(Takeover& takeover, Clock::time_point sin
     }
     begin(agreement.from_start ? std::nullopt : std::optional(agreement.step));
     for (const auto* ranks : {&agreement.lost, &agreement.moved})
-      for (const int rank : *ranks)
-        takeover.taken.push_back({rank, agreement.process_of[static_cast<std::size_t>(rank)]});
+      for (const int rank : *ranks) takeover.taken.push_back({rank, agreement.process_of[static_cast<std::size_t>(rank)]});
   });
   takeover.begun = seconds_since(since);
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/ranks/named_values.hpp"
 #include "actors/training/run/gathered_copies.hpp"
 #include "actors/training/run/membership.hpp"
 #include "actors/training/run/takeover.hpp"
@@ -30,7 +31,8 @@ struct LayoutEnded : Error {
 
 class Memberships {
  public:
-  // Makes the first one; a process that joins the run becomes a member first, and continues as the others. The job must outlive this, which replaces its processes. Throws as Trainer does.
+  // Makes the first one; a process that joins the run becomes a member first, and continues as the others. The job must outlive
+  // this, which replaces its processes. Throws as Trainer does.
   Memberships(TrainJob& job, std::shared_ptr<const StepSamples> training, std::shared_ptr<const StepSamples> evaluation);
 
   Membership& current() const { return *membership_; }
@@ -78,6 +80,7 @@ class Memberships {
   std::unique_ptr<Membership> membership_;
   std::vector<Takeover> takeovers_;
   Bytes record_;
+  NamedValues contents_;  // of the job, which newcomers must have; computed once because it takes time
   int number_ = 1;
 };
 

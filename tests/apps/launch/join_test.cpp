@@ -128,7 +128,8 @@ TEST_CASE("options of runs that change their processes are refused where they me
   const TempFolder folder;
   const std::string none = folder.path().string();
   CHECK_THAT(run("train --elastic takeover --join " + none).err, Contains("--join " + none + ": no run that others may join"));
-  CHECK_THAT(run("train --join 127.0.0.1:5").err, Contains("--join 127.0.0.1:5: processes join runs with --elastic takeover only"));
+  CHECK_THAT(run("train --join 127.0.0.1:5").err,
+             Contains("--join 127.0.0.1:5: processes join runs with --elastic takeover only"));
   CHECK_THAT(run("train --elastic takeover --join run").err, Contains("--join run: must be the --save folder"));
   CHECK_THAT(run("launch --nproc 2 --pp 2 --restart-processes 1").err, Contains("--restart-processes 1: "));
   CHECK_THAT(run("train --restart-processes 1").err, Contains("belongs to pipetrain launch"));
