@@ -1,4 +1,4 @@
-// What the processes of a membership tell each other when it begins, and what all conclude from it.
+// The exchange with which a membership begins: its processes introduce themselves, and all conclude the same from it.
 #pragma once
 
 #include <cstdint>

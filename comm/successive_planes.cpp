@@ -4,9 +4,9 @@
 #include <limits>
 #include <utility>
 
-#include "comm/control/address.hpp"
-#include "comm/control/door.hpp"
-#include "comm/control/newcomer.hpp"
+#include "comm/control/reasons.hpp"
+#include "comm/joining/door.hpp"
+#include "comm/joining/newcomer.hpp"
 
 namespace pipetrain::control {
 namespace {
@@ -23,6 +23,23 @@ Rendezvous gathering_at(Rendezvous rendezvous, const std::string& host, std::uin
   rendezvous.host = host;
   rendezvous.port = port;
   return rendezvous;
+}
+
+// numbers: by process of the plane.
+std::vector<int> lost_of(const ControlPlane& plane, const std::vector<int>& numbers) {
+  std::vector<int> lost;
+  for (int process = 0; process < plane.processes(); ++process)
+    if (plane.is_lost(process)) lost.push_back(numbers[static_cast<std::size_t>(process)]);
+  return lost;
+}
+
+// Returns those that are not known to be lost, in order.
+std::vector<int> left_of(const ControlPlane& plane, const std::vector<int>& numbers) {
+  const std::vector<int> lost = lost_of(plane, numbers);
+  std::vector<int> left;
+  for (const int number : numbers)
+    if (std::find(lost.begin(), lost.end(), number) == lost.end()) left.push_back(number);
+  return left;
 }
 
 }  // namespace
@@ -96,10 +113,7 @@ int SuccessivePlanes::joined() const {
 
 std::string SuccessivePlanes::door() const {
   const std::lock_guard lock(mutex_);
-  Rendezvous at;
-  at.host = members_.front().host;
-  at.port = members_.front().door;
-  return control::address_of(at);
+  return address_text(members_.front().host, members_.front().door);
 }
 
 std::vector<ProcessInfo> SuccessivePlanes::newcomers(const JobContents& contents) {
@@ -119,22 +133,6 @@ const SuccessivePlanes::Address& SuccessivePlanes::address_of(int number) const 
   return *std::find_if(members_.begin(), members_.end(), [&](const Address& member) { return member.number == number; });
 }
 
-std::vector<int> SuccessivePlanes::lost_of(const ControlPlane& plane) const {
-  std::vector<int> lost;
-  for (int process = 0; process < plane.processes(); ++process)
-    if (plane.is_lost(process)) lost.push_back(members_[static_cast<std::size_t>(process)].number);
-  return lost;
-}
-
-// Returns those that are not known to be lost, in order.
-std::vector<int> SuccessivePlanes::left_of(const ControlPlane& plane) const {
-  const std::vector<int> lost = lost_of(plane);
-  std::vector<int> left;
-  for (const int number : numbers())
-    if (std::find(lost.begin(), lost.end(), number) == lost.end()) left.push_back(number);
-  return left;
-}
-
 Rendezvous SuccessivePlanes::coming(const ControlPlane& before, int leader) {
   const Address& at = address_of(leader);
   Rendezvous next = gathering_at(rendezvous_, at.host, at.port);
@@ -144,7 +142,7 @@ Rendezvous SuccessivePlanes::coming(const ControlPlane& before, int leader) {
   gathering.handles = handles_;
   if (leader != rendezvous_.process) return next;
   gathering.standby = standby_;
-  gathering.lost = lost_of(before);
+  gathering.lost = lost_of(before, gathering.members);
   gathering.half_wins = [was_first = before.process() == 0, on_half = on_half_] { return was_first || (on_half && on_half()); };
   gathering.patience = patience_of_gathering;
   if (std::exchange(admits_, false)) {
@@ -159,7 +157,7 @@ Rendezvous SuccessivePlanes::coming(const ControlPlane& before, int leader) {
 }
 
 std::shared_ptr<ControlPlane> SuccessivePlanes::join_others(const ControlPlane& before) {
-  for (const int leader : left_of(before)) {
+  for (const int leader : left_of(before, numbers())) {
     if (handles_->has_ended(leader)) continue;
     try {
       return join_processes(coming(before, leader), settings_);

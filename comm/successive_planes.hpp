@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/call.hpp"
 #include "comm/control/settings.hpp"
 #include "comm/control/standby_socket.hpp"
 #include "comm/control_plane.hpp"
+#include "comm/joining/call.hpp"
 #include "comm/membership_roll.hpp"
 #include "comm/process_handles.hpp"
 #include "comm/run_layout.hpp"
@@ -84,8 +84,6 @@ class SuccessivePlanes {
     std::string host;
     std::uint16_t port = 0, door = 0;
   };
-  std::vector<int> left_of(const ControlPlane& plane) const;
-  std::vector<int> lost_of(const ControlPlane& plane) const;
   std::vector<int> numbers() const;
   const Address& address_of(int number) const;
   Rendezvous coming(const ControlPlane& before, int leader);

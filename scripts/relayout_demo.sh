@@ -13,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 train() { # NAME COMMAND [OPTION...]
-  "$program" "${@:2}" --device cpu --threads 1 --pp 2 --microbatches 4 --layers 4 --seq-len 32 --steps 300 \
+  "$program" "${@:2}" --device cpu --threads 1 --pp 2 --microbatches 4 --layers 4 --seq-len 32 --steps 600 \
     --log-interval 1000000 --save "$folder/$1" --metrics "$folder/$1.jsonl"
 }
 

@@ -33,7 +33,27 @@ Error decode(const Bytes& bytes, const std::string& process) {
   return {kind, process + ": " + reader.text()};
 }
 
+// Deals ranks to the first processes, or, where none is spare, to all of them in order.
+void deal_to(int holders, int ranks, int spares, RunProcesses& processes) {
+  processes.spares = spares;
+  processes.process_of.clear();
+  if (spares == 0) return;
+  for (const RankLocation& place : deal_ranks(ranks, holders)) processes.process_of.push_back(place.process);
+}
+
 }  // namespace
+
+bool has_lost_others(const RunProcesses& processes) {
+  if (!processes.planes || processes.joins) return false;
+  constexpr std::chrono::milliseconds look{5};
+  const std::shared_ptr<ControlPlane> plane = processes.planes->current();
+  for (auto left = time_to_notice_a_loss; left.count() > 0; left -= look) {
+    for (int process = 0; process < plane->processes(); ++process)
+      if (plane->is_lost(process)) return process != plane->process();
+    std::this_thread::sleep_for(look);
+  }
+  return false;
+}
 
 std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options, DeviceKind devices) {
   if (!options.several()) return {};
@@ -51,7 +71,7 @@ JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) 
   }
   const int holders = options.processes - request.spares;
   const ProcessLabels labels(request.shape, holders);
-  deal_to(holders, Mesh(request.shape).size(), request.spares);
+  deal_to(holders, Mesh(request.shape).size(), request.spares, *processes_);
   rendezvous.label = labels.label(options.process);
   const control::Settings settings{.patience = request.stall};
   placing_errors(request.places, [&] { processes_->control = control::join_processes(rendezvous, settings); });
@@ -174,8 +194,6 @@ std::vector<int> JoinedRun::leavers() const {
   return leavers;
 }
 
-void JoinedRun::dismiss(int process) { departures_.asked(first_number(process)); }
-
 void JoinedRun::announce_leave(int process) {
   const std::shared_ptr<ControlPlane> plane = control();
   const int number = first_number(process);
@@ -196,16 +214,10 @@ void JoinedRun::announce_relayout(const std::string& text) {
     plane->send(process, Channel::run, to_bytes({RunMessage::Kind::relayout, next.changes, text}));
 }
 
-RunLayout JoinedRun::layout() const {
-  if (processes_->planes) return processes_->planes->layout();
-  const std::lock_guard lock(layout_mutex_);
-  return layout_;
-}
+RunLayout JoinedRun::layout() const { return processes_->planes ? processes_->planes->layout() : layout_.get(); }
 
 void JoinedRun::set_layout(const RunLayout& layout) {
-  if (processes_->planes) return processes_->planes->set_layout(layout);
-  const std::lock_guard lock(layout_mutex_);
-  layout_ = layout;
+  processes_->planes ? processes_->planes->set_layout(layout) : layout_.set(layout);
 }
 
 // The exchange also makes sure that no message of the old layout is in flight any more.
@@ -216,19 +228,7 @@ void JoinedRun::deal_anew(int ranks, int spares) {
   deal(ranks, spares);
 }
 
-void JoinedRun::deal(int ranks, int spares) { deal_to(control()->processes() - spares, ranks, spares); }
-
-bool JoinedRun::has_lost_others() const {
-  if (!processes_->planes || processes_->joins) return false;
-  constexpr std::chrono::milliseconds look{5};
-  const std::shared_ptr<ControlPlane> plane = control();
-  for (auto left = time_to_notice_a_loss; left.count() > 0; left -= look) {
-    for (int process = 0; process < plane->processes(); ++process)
-      if (plane->is_lost(process)) return process != plane->process();
-    std::this_thread::sleep_for(look);
-  }
-  return false;
-}
+void JoinedRun::deal(int ranks, int spares) { deal_to(control()->processes() - spares, ranks, spares, *processes_); }
 
 void JoinedRun::gather() {
   processes_->planes->set_runs(false);
@@ -237,14 +237,6 @@ void JoinedRun::gather() {
 }
 
 std::string JoinedRun::door() const { return processes_->planes ? processes_->planes->door() : ""; }
-
-// Deals ranks to the first processes, or, where none is spare, to all of them in order.
-void JoinedRun::deal_to(int holders, int ranks, int spares) {
-  processes_->spares = spares;
-  processes_->process_of.clear();
-  if (spares == 0) return;
-  for (const RankLocation& place : deal_ranks(ranks, holders)) processes_->process_of.push_back(place.process);
-}
 
 // Called on the control plane's thread. When process 0 acts on a signal, it forwards it to all others.
 void JoinedRun::on_message(int from, std::span<const std::byte> bytes) {

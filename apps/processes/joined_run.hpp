@@ -32,6 +32,26 @@ struct JoinRequest {
   int spares = 0;          // the last processes, which have no ranks at first
 };
 
+// True in a run that goes on when processes are lost, and has lost another one than this; waits until that is known.
+bool has_lost_others(const RunProcesses& processes);
+
+// A layout that one thread announces to another.
+class AnnouncedLayout {
+ public:
+  RunLayout get() const {
+    const std::lock_guard lock(mutex_);
+    return layout_;
+  }
+  void set(const RunLayout& layout) {
+    const std::lock_guard lock(mutex_);
+    layout_ = layout;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  RunLayout layout_;
+};
+
 // A process has one object at a time. Not thread-safe except for ask_to_stop(), ask_to_leave() and departures().
 class JoinedRun {
  public:
@@ -74,7 +94,7 @@ class JoinedRun {
   // In process 0: returns the processes that have asked and are still there, in order.
   std::vector<int> leavers() const;
   // In process 0: makes another process leave as if it had asked.
-  void dismiss(int process);
+  void dismiss(int process) { departures_.asked(first_number(process)); }
   // In process 0: announces to all that this process leaves, before its states are copied.
   void announce_leave(int process);
   // In process 0: lets another process end, because its states are safe.
@@ -92,8 +112,6 @@ class JoinedRun {
   void deal_anew(int ranks, int spares);
   // After gather().
   void deal(int ranks, int spares);
-  // True in a run that goes on when processes are lost, and has lost another one than this; waits until that is known.
-  bool has_lost_others() const;
   // Gathers with the processes that are left, outside of a Trainer.
   void gather();
 
@@ -107,15 +125,13 @@ class JoinedRun {
   void begin_membership(ControlPlane& control);
   void receive_messages(ControlPlane& control);
   void set_layout(const RunLayout& layout);
-  void deal_to(int holders, int ranks, int spares);
   void on_message(int from, std::span<const std::byte> bytes);
   int first_number(int process) const;
   void join_begun(const Rendezvous& rendezvous, const JoinRequest& request);
 
   std::shared_ptr<RunProcesses> processes_;
   Departures departures_;
-  mutable std::mutex layout_mutex_;
-  RunLayout layout_;  // of a run that ends when it loses a process
+  AnnouncedLayout layout_;  // of a run that ends when it loses a process
 };
 
 }  // namespace pipetrain

@@ -30,7 +30,7 @@ int SuccessiveLayouts::run() {
     } catch (const LayoutEnded&) {
       begin_again(true);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::peer_lost || !joined_ || !joined_->has_lost_others()) throw;
+      if (error.kind() != ErrorKind::peer_lost || !joined_ || !has_lost_others(*joined_->processes())) throw;
       begin_again(false);
     }
   }

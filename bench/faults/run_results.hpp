@@ -1,4 +1,4 @@
-// What two runs of the same training must have in common, to the bit.
+// The results that two runs of the same training have in common, to the bit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "comm/control/call.hpp"
+#include "comm/joining/call.hpp"
 
 namespace pipetrain::control {
 

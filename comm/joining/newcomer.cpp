@@ -1,4 +1,4 @@
-#include "comm/control/newcomer.hpp"
+#include "comm/joining/newcomer.hpp"
 
 #include <netdb.h>
 #include <poll.h>
@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "comm/control/address.hpp"
 #include "comm/control/handshake.hpp"
 #include "comm/control/reasons.hpp"
 #include "core/error.hpp"
@@ -32,7 +31,8 @@ Newcomer::Newcomer(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
 Newcomer::~Newcomer() { ::close(socket_); }
 
 void Newcomer::fail(const std::string& why) const {
-  throw Error(ErrorKind::peer_lost, "the run at " + address_of(rendezvous_) + " cannot be joined: " + why);
+  throw Error(ErrorKind::peer_lost,
+              "the run at " + address_text(rendezvous_.host, rendezvous_.port) + " cannot be joined: " + why);
 }
 
 void Newcomer::connect() {

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <string>
 
-#include "comm/control/call.hpp"
 #include "comm/control/frame.hpp"
 #include "comm/control_plane.hpp"
+#include "comm/joining/call.hpp"
 
 namespace pipetrain::control {
 
