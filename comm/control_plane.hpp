@@ -31,6 +31,8 @@ struct Rendezvous {
   std::optional<Gathering> gathering;  // of the processes that are left; `process` and `processes` are then the first ones
 
   bool leads() const { return process == (gathering ? gathering->leader : 0); }
+  // For the process that leads: those that may come, itself included.
+  int places() const { return gathering && gathering->places > 0 ? gathering->places : processes; }
 };
 
 struct ProcessInfo {

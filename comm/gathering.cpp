@@ -1,6 +1,7 @@
 #include "comm/gathering.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "comm/process_handles.hpp"
 
@@ -18,11 +19,13 @@ bool may_begin(const Gathering& gathering, const std::vector<int>& here, bool pa
   const auto may_come = [&](int process) {
     return !is_among(process, here) && !is_among(process, gathering.lost) && !handles.has_ended(process);
   };
-  const auto& members = gathering.members;
-  if (!patience_is_over && std::any_of(members.begin(), members.end(), may_come)) return false;
+  const auto& [members, newcomers] = std::tie(gathering.members, gathering.newcomers);
+  if (!patience_is_over &&
+      (std::any_of(members.begin(), members.end(), may_come) || std::any_of(newcomers.begin(), newcomers.end(), may_come)))
+    return false;
   const auto alive = std::count_if(members.begin(), members.end(),
                                    [&](int process) { return is_among(process, here) || !handles.has_ended(process); });
-  const auto twice = 2 * std::ssize(here);
+  const auto twice = 2 * std::count_if(here.begin(), here.end(), [&](int process) { return is_among(process, members); });
   return twice > alive || (twice == alive && gathering.half_wins());
 }
 

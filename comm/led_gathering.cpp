@@ -10,7 +10,10 @@ LedGathering::LedGathering(const Gathering& gathering, Clock::time_point begin)
     : gathering_(gathering), patience_over_(begin + gathering.patience), lost_over_(begin + gathering.patience_lost) {}
 
 bool LedGathering::is_member(int process) const {
-  return std::find(gathering_.members.begin(), gathering_.members.end(), process) != gathering_.members.end();
+  const auto among = [&](const std::vector<int>& processes) {
+    return std::find(processes.begin(), processes.end(), process) != processes.end();
+  };
+  return among(gathering_.members) || among(gathering_.newcomers);
 }
 
 int LedGathering::place_of(int process) const {
@@ -20,8 +23,9 @@ int LedGathering::place_of(int process) const {
 
 std::vector<int> LedGathering::here(const IsHere& is_here) const {
   std::vector<int> here;
-  for (const int process : gathering_.members)
-    if (is_here(place_of(process))) here.push_back(process);
+  for (const auto* processes : {&gathering_.members, &gathering_.newcomers})
+    for (const int process : *processes)
+      if (is_here(place_of(process))) here.push_back(process);
   return here;
 }
 

@@ -18,7 +18,7 @@ class LedGathering {
   // The gathering must outlive this.
   LedGathering(const Gathering& gathering, Clock::time_point begin);
 
-  bool is_member(int process) const;
+  bool is_member(int process) const;  // or becomes one
   int place_of(int process) const;
   // True when it may begin with the members that are here: see may_begin().
   bool may_begin(const IsHere& is_here, Clock::time_point now) const;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Shows a run that changes while it trains: it grows to four ranks, changes its schedule, loses a process, shrinks, and gives a
-# process back. Its weights and losses are compared byte by byte with those of a run in which nothing happens.
+# Shows a run that changes while it trains: it grows to four processes, changes its schedule, loses a process for which launch
+# starts another one, gives a process back, and shrinks to one. Its weights and losses are compared byte by byte with those of
+# a run in which nothing happens.
 # scripts/relayout_demo.sh [PROGRAM]     the pipetrain program; build/pipetrain
 # Ends with status 0 where both runs are equal.
 set -euo pipefail
@@ -12,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 train() { # NAME COMMAND [OPTION...]
-  "$program" "${@:2}" --device cpu --threads 1 --pp 2 --microbatches 4 --layers 4 --seq-len 32 --steps 300 \
+  "$program" "${@:2}" --device cpu --threads 1 --pp 2 --microbatches 4 --layers 4 --seq-len 32 --steps 600 \
     --log-interval 1000000 --save "$folder/$1" --metrics "$folder/$1.jsonl"
 }
 
@@ -44,18 +45,22 @@ send() { # STEPS SIGNAL PROCESS
 echo "1. A run of one process in which nothing happens:"
 train whole train
 echo
-echo "2. The same run in three processes, one of them spare:"
-train changed launch --nproc 3 --elastic takeover --spares 1 &
+echo "2. The same run in two processes, which others join and leave:"
+train changed launch --nproc 2 --elastic takeover --restart-processes 1 &
 run=$!
-relayout 40 --pp 4
+relayout 40 --nproc 4 --pp 4
 relayout 80 --schedule zb-h1
 send 120 KILL 1
 relayout 170 --pp 2 --schedule zb-v
 send 210 USR2 0
-relayout 250 --pp 1 --schedule 1f1b
+relayout 250 --nproc 1 --pp 1 --schedule 1f1b
 wait "$run"
 echo
-losses() { sed -E 's/"(seconds|elapsed|tokens_per_second.*"mfu".*)$//' "$1" | grep -oE '"step":[0-9]+,"loss":[^,]+,"grad_norm":[^,]+'; }
-cmp "$folder/whole/model/model.safetensors" "$folder/changed/model/model.safetensors"
-cmp <(losses "$folder/whole.jsonl") <(losses "$folder/changed.jsonl")
+# Prints what must be equal: the weights, and the losses and gradient norms of all steps.
+result() { # NAME
+  cat "$folder/$1/model/model.safetensors"
+  sed -E 's/"(seconds|elapsed|tokens_per_second.*"mfu".*)$//' "$folder/$1.jsonl" |
+    grep -oE '"step":[0-9]+,"loss":[^,]+,"grad_norm":[^,]+'
+}
+cmp <(result whole) <(result changed)
 echo "3. The weights, and the losses and gradient norms of all $(wc -l <"$folder/changed.jsonl") steps, are equal to the bit."

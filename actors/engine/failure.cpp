@@ -9,6 +9,8 @@ namespace pipetrain {
 Failure failure_of(const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);
+  } catch (const MembershipEnds& end) {
+    return {.kind = end.kind(), .text = end.what(), .process_lost = true};
   } catch (const Error& error) {
     Failure failure{error.kind(), error.what()};
     failure.names_place = error.names_place();

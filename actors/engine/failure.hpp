@@ -22,6 +22,12 @@ struct Failure {
   std::chrono::steady_clock::time_point noticed = std::chrono::steady_clock::now();
 };
 
+// Ends a membership from whose last step the processes go on in another one: see Pipeline::abort(). Every process of the run
+// then fails as if one of them were lost.
+struct MembershipEnds : Error {
+  explicit MembershipEnds(const std::string& why) : Error(ErrorKind::peer_lost, why) {}
+};
+
 // Returns the line for the user: the place, then the text. The place is omitted where the text names one: a file and
 // line, or a setting.
 std::string line_of(const Failure& failure);

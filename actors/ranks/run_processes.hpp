@@ -32,6 +32,8 @@ struct RunProcesses {
   // replaces `control`, and `process_of` by the processes that have taken over ranks. May be null.
   std::shared_ptr<control::SuccessivePlanes> planes;
   std::vector<int> process_of;  // by rank; empty: ranks are dealt in order
+  int spares = 0;               // processes that keep no ranks while the others have some
+  bool joins = false;           // this process joins a run that has begun: a Trainer calls SuccessivePlanes::join()
 };
 
 // Processes that a job might run in, with its ranks dealt to them in order, and the transport that would join them.

@@ -72,6 +72,7 @@ LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port
   // Launches on several hosts cannot agree on a token of their own.
   plan.token = launch.token.empty() && launch.nnodes == 1 ? random_token() : launch.token;
   plan.continues = launched.continues;
+  plan.restarted_processes = launch.restarted_processes;
   return plan;
 }
 
@@ -121,6 +122,11 @@ int run_attempts(const Launched& launched) {
 int launch_train(const std::vector<std::string>& arguments, const Environment& environment) {
   const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
   if (run.train.dry_run) return run_train(run.train);
+  if (run.launch.restarted_processes > 0 && run.train.run.elastic == Elastic::off)
+    throw Error(ErrorKind::input,
+                fmt::format("--restart-processes {}: a run ends with its first lost process, and --elastic is "
+                            "off; use --elastic takeover, or --restart",
+                            run.launch.restarted_processes));
   const MeshShape shape = run.train.run.mesh_shape();
   Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
   launched.continues = run.train.run.elastic == Elastic::takeover;

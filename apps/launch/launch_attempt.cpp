@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 
 namespace pipetrain {
@@ -48,7 +49,7 @@ std::string this_host() {
 }  // namespace
 
 LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels)
-    : labels_(labels), foreign_(!plan.file.empty()), continues_(plan.continues) {
+    : labels_(labels), foreign_(!plan.file.empty()), plan_(plan) {
   relay_signals(pass_on);
   for (int i = 0; i < plan.count && stop_signal() == 0; ++i) {
     LaunchPlace place;
@@ -56,10 +57,47 @@ LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels
     place.local = i, place.local_processes = plan.count;
     place.attempt = plan.attempt;
     place.host = plan.host, place.port = plan.port;
-    processes_.push_back(std::make_unique<LaunchedProcess>(plan.file, plan.words, place, plan.token));
-    signalled[static_cast<std::size_t>(i)] = processes_.back()->id();
+    start(place, plan.words);
   }
   if (stop_signal() != 0) pass_on(stop_signal());  // a signal may have come before the last process was there
+}
+
+void LaunchAttempt::start(const LaunchPlace& place, const std::vector<std::string>& words) {
+  processes_.push_back(std::make_unique<LaunchedProcess>(plan_.file, words, place, plan_.token));
+  signalled[processes_.size() - 1] = processes_.back()->id();
+}
+
+// Starts the processes that the run asks for, and others in place of lost ones, once those that are left have gathered.
+void LaunchAttempt::start_joining() {
+  for (const auto& process : processes_) {
+    wanted_ += process->take_wanted();
+    if (process->membership() <= membership_) continue;
+    membership_ = process->membership();
+    door_ = process->door();
+  }
+  wanted_ += static_cast<int>(std::erase_if(lost_from_, [&](int membership) { return membership < membership_; }));
+  for (; wanted_ > 0 && !door_.empty() && !over_ && stop_signal() == 0 && processes_.size() + 1 < most_launched; --wanted_) {
+    const auto number = static_cast<int>(processes_.size());
+    LaunchPlace place;
+    place.process = plan_.first + number, place.processes = place.process + 1;
+    place.local = number, place.local_processes = number + 1;
+    place.attempt = plan_.attempt;
+    place.host = plan_.host, place.port = plan_.port;
+    std::vector<std::string> words = plan_.words;
+    words.insert(words.end(), {"--join", door_});
+    start(place, words);
+  }
+}
+
+void LaunchAttempt::note_end(const LaunchedProcess& process, bool joins) {
+  const ProcessEnd& end = process.end();
+  ends_.push_back(end);
+  if (!plan_.continues || over_ || end.left || ends_run(end)) return;
+  if (joins && process.membership() == 0)
+    print_note("a process that was to join the run has ended" + (end.line.empty() ? "" : ": " + end.line));
+  if (restarted_ == plan_.restarted_processes) return;
+  ++restarted_;
+  lost_from_.push_back(process.membership() == 0 ? membership_ - 1 : process.membership());
 }
 
 LaunchAttempt::~LaunchAttempt() {
@@ -80,7 +118,7 @@ bool LaunchAttempt::look() {
     if (!processes_[i]->running()) continue;
     if (processes_[i]->look()) {
       signalled[i] = -1;  // another process may soon get its number
-      ends_.push_back(processes_[i]->end());
+      note_end(*processes_[i], i >= static_cast<std::size_t>(plan_.count));
     }
     any |= processes_[i]->running();
   }
@@ -88,12 +126,13 @@ bool LaunchAttempt::look() {
 }
 
 bool LaunchAttempt::all_joined() const {
-  return foreign_ || std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
+  const auto first = processes_.begin() + std::min(plan_.count, static_cast<int>(processes_.size()));
+  return foreign_ || std::all_of(processes_.begin(), first, [](const auto& process) { return process->joined(); });
 }
 
 // Returns true if one of them ended so that the others cannot go on, or have nothing left to do.
 bool LaunchAttempt::ended_badly() const {
-  if (continues_ && all_joined()) return std::any_of(ends_.begin(), ends_.end(), ends_run);
+  if (plan_.continues && all_joined()) return std::any_of(ends_.begin(), ends_.end(), ends_run);
   return std::any_of(ends_.begin(), ends_.end(), [&](const ProcessEnd& end) {
     return end.status != 0 || end.signal != 0 || (end.process == 0 && !foreign_);
   });
@@ -101,7 +140,7 @@ bool LaunchAttempt::ended_badly() const {
 
 // A run that goes on without the processes that it lost has ended as the others have.
 void LaunchAttempt::forget_lost() {
-  if (continues_ && std::any_of(ends_.begin(), ends_.end(), ends_run))
+  if (plan_.continues && std::any_of(ends_.begin(), ends_.end(), ends_run))
     std::erase_if(ends_, [](const ProcessEnd& end) { return !ends_run(end); });
 }
 
@@ -125,6 +164,7 @@ void LaunchAttempt::end_remaining() {
 std::optional<LaunchCause> LaunchAttempt::wait() {
   while (look()) {
     end_remaining();
+    start_joining();
     wait_for_news();
   }
   forget_lost();

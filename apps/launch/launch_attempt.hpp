@@ -23,7 +23,8 @@ struct LaunchPlan {
   int first = 0, count = 1;  // on this host
   int processes = 1;         // in the run
   int attempt = 0;
-  bool continues = false;  // the run goes on when processes of it are lost
+  bool continues = false;       // the run goes on when processes of it are lost
+  int restarted_processes = 0;  // for lost ones, at most
 };
 
 // One at a time. From the first attempt on, signals that stop this process or ask which stage waits for which go to the
@@ -44,13 +45,22 @@ class LaunchAttempt {
   void wait_for_news() const;
   bool look();  // returns whether any runs
   void end_remaining();
+  void start(const LaunchPlace& place, const std::vector<std::string>& words);
+  void note_end(const LaunchedProcess& process, bool joins);
+  void start_joining();
   bool all_joined() const;
   bool ended_badly() const;
   void forget_lost();
 
   const ProcessLabels& labels_;
   const bool foreign_;  // they run another program, which does not report that it has joined, and may end in any order
-  const bool continues_;
+  const LaunchPlan plan_;
+  // The newest membership of which a process has reported to be a member, and where others may join it.
+  int membership_ = 0;
+  std::string door_;
+  int wanted_ = 0;              // processes that the run asks for
+  int restarted_ = 0;           // processes that were started for lost ones, or will be
+  std::vector<int> lost_from_;  // the memberships that have lost a process for which another one is to be started
   std::vector<std::unique_ptr<LaunchedProcess>> processes_;
   std::vector<ProcessEnd> ends_;           // in order of time
   std::optional<Clock::time_point> over_;  // when the run ended for one of them

@@ -141,6 +141,8 @@ void LaunchedProcess::read_reports() {
     const auto report = parse_launch_report(std::string_view(unread_).substr(0, end));
     if (!report) continue;
     if (report->left) end_.left = true;
+    wanted_ += report->wanted;
+    if (report->membership > membership_) membership_ = report->membership, door_ = report->door;
     if (!report->failure) joined_ = true;
     if (!report->failure || end_.failure) continue;  // the first failure counts
     end_.failure = report->failure;

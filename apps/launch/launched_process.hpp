@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/launch/launch_cause.hpp"
@@ -32,6 +33,11 @@ class LaunchedProcess {
   bool running() const { return id_ > 0; }
   bool stopped() const { return end_.stopped; }
   int report_pipe() const { return pipe_; }
+  // Returns the newest membership of which it has reported to be a member, 0 at first, and where others may join the run.
+  int membership() const { return membership_; }
+  const std::string& door() const { return door_; }
+  // Returns how many processes it has asked for since the last call.
+  int take_wanted() { return std::exchange(wanted_, 0); }
   // Returns its end. While it has not ended, only signal and stopped are valid.
   const ProcessEnd& end() const { return end_; }
 
@@ -53,6 +59,8 @@ class LaunchedProcess {
   int pipe_ = -1;
   std::string unread_;  // the beginning of a line
   bool joined_ = false;
+  int membership_ = 0, wanted_ = 0;
+  std::string door_;
   ProcessEnd end_;
 };
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 
 #include "apps/options/option_files.hpp"
+#include "apps/options/run_address.hpp"
 #include "comm/control/launch_grace.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -178,8 +180,33 @@ void guess_locals(ProcessOptions& options) {
 
 // Throws Error(input) for options of pipetrain launch. Processes that pipetrain launch has started do not call it.
 void refuse_launch_options(const OptionValues& values) {
-  for (const char* name : {"nproc", "restart"})
+  for (const char* name : {"nproc", "restart", "restart-processes"})
     if (values.given(name)) values.fail(name, "belongs to pipetrain launch; use that command, or leave it out");
+}
+
+// Reads where the run is that this process joins, and its token where no other is given.
+std::optional<MasterAddress> read_join(const OptionValues& values, std::string& token) {
+  const auto run = values.text("join");
+  if (!run) return {};
+  for (const char* name : {"nnodes", "node-rank", "master"})
+    if (values.given(name))
+      values.fail(name, "places a process of a run that begins, and --join joins one that has begun; leave one out");
+  std::string door = *run;
+  std::error_code none;
+  if (std::filesystem::is_directory(*run, none)) {
+    const auto address = read_run_address(*run);
+    if (!address)
+      values.fail("join",
+                  "no run that others may join saves there now; give the --save folder of a live run with --elastic takeover");
+    door = address->door;
+    if (token.empty()) token = address->token;
+  }
+  const auto master = parse_master(door);
+  if (!master || door.find(':') == std::string::npos)
+    values.fail("join", "must be the --save folder of a live run, or HOST:PORT as the file run.address there has it");
+  if (token.empty() && !is_loopback(master->host))
+    values.fail("join", "the run's token is missing; give it by --token-file FILE or PIPETRAIN_TOKEN");
+  return master;
 }
 
 }  // namespace
@@ -218,13 +245,17 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
   ProcessOptions options;
   options.timeout = read_timeout(values);
   options.token = read_token(values, environment);
-  const auto place = place_of_launcher(values, environment);
+  options.join = read_join(values, options.token);
+  const auto place =
+      options.join && !environment.contains(launch_variable) ? std::nullopt : place_of_launcher(values, environment);
   const bool launched = place && place->launcher == "pipetrain launch";  // which has read the options that say where
   if (launched) {
     options.process = place->process, options.processes = place->processes;
     options.local = place->local, options.locals = place->local_processes;
     options.master = {place->host, place->port.value_or(options.master.port)};
     options.attempt = place->attempt;
+  } else if (options.join) {
+    refuse_launch_options(values);
   } else {
     refuse_launch_options(values);
     if (!place && !values.given("nnodes")) refuse_incomplete_place(environment);
@@ -246,8 +277,9 @@ Rendezvous rendezvous_of(const ProcessOptions& processes) {
   Rendezvous rendezvous;
   rendezvous.process = processes.process;
   rendezvous.processes = processes.processes;
-  rendezvous.host = processes.master.host;
-  rendezvous.port = processes.master.port;
+  const MasterAddress& at = processes.join ? *processes.join : processes.master;
+  rendezvous.host = at.host;
+  rendezvous.port = at.port;
   rendezvous.token = processes.token;
   rendezvous.job = processes.job;
   rendezvous.timeout = processes.timeout;
@@ -284,6 +316,8 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   options.token = read_token(values, environment);
   if (options.master) check_token(values.where("master"), *options.master, options.token);
   options.restarts = static_cast<int>(values.integer("restart").value_or(0));
+  options.restarted_processes = static_cast<int>(values.integer("restart-processes").value_or(0));
+  if (values.given("join")) values.fail("join", "is for one process that joins a run; use pipetrain train, or leave it out");
   if (options.restarts > 0 && !values.given("save"))
     values.fail("restart", "needs --save DIR, for the checkpoints to continue from; give it");
   read_timeout(values);

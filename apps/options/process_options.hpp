@@ -31,8 +31,9 @@ struct ProcessOptions {
   int process = 0, processes = 1;
   int local = 0, locals = 1;  // of those of this run on this host
   MasterAddress master;
-  std::string token;  // may be empty on loopback
-  std::string job;    // of the launcher, see launch_job()
+  std::optional<MasterAddress> join;  // of a run that has begun, which this process joins
+  std::string token;                  // may be empty on loopback
+  std::string job;                    // of the launcher, see launch_job()
   std::chrono::seconds timeout{300};
   std::optional<TransportKind> transport;          // not given: the first that can carry the run
   int attempt = 0;                                 // how often pipetrain launch has started the run again
@@ -40,8 +41,8 @@ struct ProcessOptions {
   int preempt_signal = 0;                          // the notice that this process's machine will be taken
   std::vector<std::string> notes;                  // lines for stderr, see TrainOptions::notes
 
-  bool several() const { return processes > 1; }
-  bool leads() const { return process == 0; }  // draws the progress and writes the files
+  bool several() const { return processes > 1 || join; }
+  bool leads() const { return process == 0 && !join; }  // draws the progress and writes the files
 };
 
 // The place of a process in a run whose processes have changed since they were started.
@@ -62,6 +63,7 @@ struct LaunchOptions {
   std::optional<MasterAddress> master;  // not given: on this host, with a free port
   std::string token;                    // empty: of nobody's choosing
   int restarts = 0;
+  int restarted_processes = 0;  // at most
 
   int processes() const { return nproc * nnodes; }
 };

@@ -230,11 +230,21 @@ void read_fault(const Environment& environment, RunSettings& run) {
 // A run that pipetrain launch starts again goes on from what it has saved, whatever it began with.
 void go_on_after_restart(TrainOptions& options) {
   SavingSettings& saving = options.run.saving;
-  if (options.processes.attempt == 0) return;
+  if (options.processes.attempt == 0 || options.processes.join) return;
   options.run.fault.reset();  // it has been
   if (!saving.folder || find_checkpoints(*saving.folder).empty()) return;
   saving.resume = true;
   saving.load.reset();
+}
+
+// A process that joins a run counts as one that has ranks, whose states it gets from the others.
+void check_join(const OptionValues& values, TrainOptions& options) {
+  if (!options.processes.join) return;
+  if (options.run.elastic == Elastic::off)
+    values.fail("join", "processes join runs with --elastic takeover only; give it the options of the run");
+  if (options.dry_run) values.fail("join", "a dry run joins nothing; leave it out");
+  options.processes.process = options.run.spares + 1;
+  options.processes.processes = options.run.spares + 2;
 }
 
 void check_spares(const OptionValues& values, const RunSettings& run, int processes) {
@@ -279,6 +289,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   read_schedule_name(values, run.layout);
   read_batch_sizes(values, run);
   options.processes = place(run.ranks() + run.spares);
+  check_join(values, options);
   check_spares(values, run, options.processes.processes);
   if (options.processes.leads())
     options.notes.insert(options.notes.end(), options.processes.notes.begin(), options.processes.notes.end());
@@ -293,7 +304,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   read_loss_scale(values, run.numerics.precision, run.loss_scale);
   read_files(values, options);
   refuse_combinations(values, trained_features(options));
-  read_fault(environment, run);
+  if (!options.processes.join) read_fault(environment, run);
   go_on_after_restart(options);
 }
 
@@ -301,6 +312,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
 ProcessOptions present_processes(const Sources& sources, RunSettings& run, const RunPlace& place) {
   constexpr std::int64_t any_ranks = most_processes;
   ProcessOptions processes = read_processes(sources.values, sources.environment, any_ranks);
+  processes.join.reset();  // it is a member now
   processes.process = place.process;
   processes.processes = place.processes;
   const auto idle = static_cast<int>(place.processes - run.ranks());
@@ -308,8 +320,7 @@ ProcessOptions present_processes(const Sources& sources, RunSettings& run, const
     throw Error(ErrorKind::input, fmt::format("{} for {}: each process needs one at least; use more ranks",
                                               counted(place.processes, "process", "es"), counted(run.ranks(), "rank")));
   run.spares = std::max({0, idle, std::min(run.spares, place.processes - 2)});  // two processes keep ranks where they can
-  if (place.processes == 1) run.elastic = Elastic::off;                         // nobody is left who could take over
-  if (run.elastic == Elastic::takeover && place.processes - run.spares == 1)
+  if (run.elastic == Elastic::takeover && place.processes > 1 && place.processes - run.spares == 1)
     throw Error(ErrorKind::input,
                 fmt::format("one of {} would run all ranks, and its states would be nowhere else; use two ranks or more",
                             counted(place.processes, "process", "es")));

@@ -6,17 +6,20 @@
 #include <unistd.h>
 
 #include <limits.h>
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
 
 #include "apps/output/stderr_lines.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
 namespace {
 
-constexpr std::string_view joined_line = "joined", left_line = "left", failed_begin = "failed ";
+constexpr std::string_view joined_line = "joined", left_line = "left", member_begin = "member ", wanted_begin = "wanted ",
+                           failed_begin = "failed ";
 std::atomic<int> pipe_end{-1};
 
 bool is_pipe(int descriptor) {
@@ -54,6 +57,12 @@ void report_joined() { write_line(ended(joined_line)); }
 
 void report_left() { write_line(ended(left_line)); }
 
+void report_member(int membership, std::string_view door) {
+  write_line(ended(fmt::format("{}{} {}", member_begin, membership, door)));
+}
+
+bool ask_for_processes(int count) { return write_line(ended(fmt::format("{}{}", wanted_begin, count))); }
+
 std::string failure_report(ErrorKind kind, std::string_view line) {
   return ended(fmt::format("{}{} {}", failed_begin, static_cast<int>(kind), one_line(line)));
 }
@@ -63,6 +72,17 @@ bool report_failure(ErrorKind kind, std::string_view line) { return write_line(f
 std::optional<LaunchReport> parse_launch_report(std::string_view line) {
   if (line == joined_line) return LaunchReport{};
   if (line == left_line) return LaunchReport{.failure = {}, .line = {}, .left = true};
+  if (line.starts_with(wanted_begin)) {
+    const auto wanted = number_from<int>(line.substr(wanted_begin.size()));
+    return wanted && *wanted > 0 ? std::optional(LaunchReport{.failure = {}, .line = {}, .wanted = *wanted}) : std::nullopt;
+  }
+  if (line.starts_with(member_begin)) {
+    line.remove_prefix(member_begin.size());
+    const std::size_t end = std::min(line.find(' '), line.size());
+    const auto membership = number_from<int>(line.substr(0, end));
+    if (!membership || *membership < 1 || end + 1 >= line.size()) return std::nullopt;
+    return LaunchReport{.failure = {}, .line = {}, .membership = *membership, .door = std::string(line.substr(end + 1))};
+  }
   if (!line.starts_with(failed_begin)) return std::nullopt;
   line.remove_prefix(failed_begin.size());
   int kind = -1;
@@ -70,7 +90,7 @@ std::optional<LaunchReport> parse_launch_report(std::string_view line) {
   if (error != std::errc() || end == line.data() + line.size() || *end != ' ' || kind < 0 ||
       kind > static_cast<int>(ErrorKind::internal))
     return std::nullopt;
-  return LaunchReport{static_cast<ErrorKind>(kind), std::string(end + 1, line.data() + line.size()), false};
+  return LaunchReport{.failure = static_cast<ErrorKind>(kind), .line = std::string(end + 1, line.data() + line.size())};
 }
 
 }  // namespace pipetrain

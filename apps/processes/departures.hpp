@@ -39,10 +39,10 @@ class Departures {
     const std::lock_guard lock(mutex_);
     leaving_ = process;
   }
-  // A membership begins, without the process whose leave was announced.
-  void begin_membership() {
+  // A membership with this number, counted from 1, begins, without the process whose leave was announced.
+  void begin_membership(int number) {
     const std::lock_guard lock(mutex_);
-    left_[++memberships_] = std::exchange(leaving_, std::nullopt);
+    left_[number] = std::exchange(leaving_, std::nullopt);
   }
   // Returns the process that left on purpose before this membership, if one did.
   std::optional<int> left_before(int membership) const {
@@ -71,7 +71,6 @@ class Departures {
   std::set<int> asking_;
   std::optional<int> leaving_;
   std::map<int, std::optional<int>> left_;  // by membership, counted from 1
-  int memberships_ = 0;
   std::function<void()> leave_;
 };
 

@@ -2,8 +2,10 @@
 
 #include <exception>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "actors/engine/failure.hpp"
 #include "apps/output/launch_report.hpp"
 #include "apps/output/process_label.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -32,7 +34,27 @@ Error decode(const Bytes& bytes, const std::string& process) {
   return {kind, process + ": " + reader.text()};
 }
 
+// Deals ranks to the first processes, or, where none is spare, to all of them in order.
+void deal_to(int holders, int ranks, int spares, RunProcesses& processes) {
+  processes.spares = spares;
+  processes.process_of.clear();
+  if (spares == 0) return;
+  for (const RankLocation& place : deal_ranks(ranks, holders)) processes.process_of.push_back(place.process);
+}
+
 }  // namespace
+
+bool has_lost_others(const RunProcesses& processes) {
+  if (!processes.planes || processes.joins) return false;
+  constexpr std::chrono::milliseconds look{5};
+  const std::shared_ptr<ControlPlane> plane = processes.planes->current();
+  for (auto left = time_to_notice_a_loss; left.count() > 0; left -= look) {
+    for (int process = 0; process < plane->processes(); ++process)
+      if (plane->is_lost(process)) return process != plane->process();
+    std::this_thread::sleep_for(look);
+  }
+  return false;
+}
 
 std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options, DeviceKind devices) {
   if (!options.several()) return {};
@@ -42,17 +64,21 @@ std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options,
 
 JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) : processes_(std::make_shared<RunProcesses>()) {
   processes_->transport = options.transport;
+  Rendezvous rendezvous = rendezvous_of(options);
+  rendezvous.settings = request.settings;
+  if (options.join) {
+    join_begun(rendezvous, request);
+    return;
+  }
   const int holders = options.processes - request.spares;
   const ProcessLabels labels(request.shape, holders);
-  deal(Mesh(request.shape).size(), holders, request.spares > 0);
-  Rendezvous rendezvous = rendezvous_of(options);
+  deal_to(holders, Mesh(request.shape).size(), request.spares, *processes_);
   rendezvous.label = labels.label(options.process);
-  rendezvous.settings = request.settings;
   const control::Settings settings{.patience = request.stall};
   placing_errors(request.places, [&] { processes_->control = control::join_processes(rendezvous, settings); });
   if (request.continues) {
     processes_->planes = std::make_shared<control::SuccessivePlanes>(rendezvous, settings, processes_->control);
-    processes_->planes->on_begin([this](ControlPlane& plane) { receive_messages(plane); });
+    processes_->planes->on_begin([this](ControlPlane& plane) { begin_membership(plane); });
   } else {
     receive_messages(*processes_->control);
   }
@@ -60,19 +86,39 @@ JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) 
   report_joined();
 }
 
+void JoinedRun::join_begun(const Rendezvous& begun, const JoinRequest& request) {
+  Rendezvous rendezvous = begun;
+  rendezvous.label = "joined";
+  const control::Settings settings{.patience = request.stall};
+  processes_->spares = request.spares;
+  placing_errors(request.places,
+                 [&] { processes_->planes = std::make_shared<control::SuccessivePlanes>(rendezvous, settings); });
+  processes_->joins = true;
+  processes_->planes->on_begin([this](ControlPlane& plane) { begin_membership(plane); });
+  set_line_begin("[joined] ");
+}
+
 JoinedRun::~JoinedRun() {
   if (processes_->planes) processes_->planes->on_begin({});
-  control()->on_message(Channel::run, {});
-  control()->leave();
+  const std::shared_ptr<ControlPlane> plane = control();
+  if (!plane) return;  // it has not joined
+  plane->on_message(Channel::run, {});
+  plane->leave();
 }
 
 std::shared_ptr<ControlPlane> JoinedRun::control() const {
   return processes_->planes ? processes_->planes->current() : processes_->control;
 }
 
+void JoinedRun::begin_membership(ControlPlane& control) {
+  const auto& planes = *processes_->planes;
+  departures_.begin_membership(planes.membership() + planes.layout().changes);
+  report_member(planes.membership(), planes.door());
+  receive_messages(control);
+}
+
 // A request to leave that the process 0 before this one had is repeated.
 void JoinedRun::receive_messages(ControlPlane& control) {
-  departures_.begin_membership();
   control.on_message(Channel::run, [this](int from, std::span<const std::byte> bytes) { on_message(from, bytes); });
   if (departures_.asks() && control.process() != 0)
     control.send(0, Channel::run, to_bytes(RunMessage{RunMessage::Kind::asks_leave, 0, {}}));
@@ -163,27 +209,35 @@ void JoinedRun::let_leave(int process) {
 
 void JoinedRun::announce_relayout(const std::string& text) {
   const std::shared_ptr<ControlPlane> plane = control();
+  const RunLayout next{layout().changes + 1, text};
+  set_layout(next);
   for (int process = 1; process < plane->processes(); ++process)
-    plane->send(process, Channel::run, to_bytes({RunMessage::Kind::relayout, 0, text}));
+    plane->send(process, Channel::run, to_bytes({RunMessage::Kind::relayout, next.changes, text}));
 }
 
-std::optional<std::string> JoinedRun::take_relayout() {
-  const std::lock_guard lock(relayout_mutex_);
-  return std::exchange(relayout_, std::nullopt);
+RunLayout JoinedRun::layout() const { return processes_->planes ? processes_->planes->layout() : layout_.get(); }
+
+void JoinedRun::set_layout(const RunLayout& layout) {
+  processes_->planes ? processes_->planes->set_layout(layout) : layout_.set(layout);
 }
 
-// The exchange also makes sure that no message of the old layout is on its way any more.
+// The exchange also makes sure that no message of the old layout is in flight any more.
 void JoinedRun::deal_anew(int ranks, int spares) {
+  if (processes_->planes) processes_->planes->set_runs(false);
   control()->exchange("relayout", {});
-  departures_.begin_membership();
-  deal(ranks, control()->processes() - spares, spares > 0);
+  if (processes_->planes) departures_.begin_membership(processes_->planes->membership() + layout().changes);
+  deal(ranks, spares);
 }
 
-void JoinedRun::deal(int ranks, int holders, bool spares) {
-  processes_->process_of.clear();
-  if (!spares) return;
-  for (const RankLocation& place : deal_ranks(ranks, holders)) processes_->process_of.push_back(place.process);
+void JoinedRun::deal(int ranks, int spares) { deal_to(control()->processes() - spares, ranks, spares, *processes_); }
+
+void JoinedRun::gather() {
+  processes_->planes->set_runs(false);
+  processes_->planes->gather();
+  processes_->control = processes_->planes->current();
 }
+
+std::string JoinedRun::door() const { return processes_->planes ? processes_->planes->door() : ""; }
 
 // Called on the control plane's thread. When process 0 acts on a signal, it forwards it to all others.
 void JoinedRun::on_message(int from, std::span<const std::byte> bytes) {
@@ -199,10 +253,8 @@ void JoinedRun::on_message(int from, std::span<const std::byte> bytes) {
       return departures_.announce(message->number);
     case RunMessage::Kind::may_leave:
       return departures_.leave();
-    case RunMessage::Kind::relayout: {
-      const std::lock_guard lock(relayout_mutex_);
-      relayout_ = message->text;
-    }
+    case RunMessage::Kind::relayout:
+      return set_layout({message->number, message->text});
   }
 }
 

@@ -16,7 +16,7 @@ struct RunMessage {
     asks_leave,  // to process 0: the sender wants to hand over its ranks and end
     leaves,      // to all: this process (its first number) ends on purpose
     may_leave,   // to a process that has asked: its states are safe, so it may end
-    relayout,    // to all: the run is about to end in this layout, and goes on in the one that the text gives
+    relayout,    // to all: the run is about to end in this layout, and goes on in its number-th other one, which the text gives
     last = relayout,
   };
   Kind kind = Kind::stop;

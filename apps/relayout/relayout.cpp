@@ -68,6 +68,9 @@ OptionRows layout_rows() {
 const OptionRows& relayout_option_table() {
   static const OptionRows table = joined_rows({
       layout_rows(),
+      {{"Processes", "nproc", "N",
+        "the processes of a run with --elastic takeover: pipetrain launch starts more on the host of process 0, or the last ones hand over their ranks and end",
+        IntegerRange{1, most_processes}, "as the run has them"}},
       {{"Answer", "timeout", "SECONDS", "the longest wait for the run's answer", IntegerRange{1, longest_timeout},
         fmt::format("{}", usual_timeout)}},
       page_options(),
@@ -83,6 +86,7 @@ std::string relayout_help() {
          "\n"
          "  pipetrain --pp 2 --save run &\n"
          "  pipetrain relayout run --pp 4 --schedule zb-h1\n"
+         "  pipetrain relayout run --nproc 4 --pp 4\n"
          "\n" +
          format_options(relayout_option_table()) +
          "\n"

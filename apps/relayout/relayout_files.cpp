@@ -1,5 +1,7 @@
 #include "apps/relayout/relayout_files.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <ostream>
 #include <sstream>
 
@@ -40,6 +42,32 @@ void remove_file(const fs::path& file) {
 }
 
 }  // namespace
+
+namespace {
+
+// The options are in the form {"--pp", "4"}, and no value begins with two dashes.
+bool names_option(const std::string& argument) { return argument.starts_with("--"); }
+
+}  // namespace
+
+std::vector<std::string> merged_arguments(const std::vector<std::string>& first, const std::vector<std::string>& later) {
+  std::vector<std::string> merged;
+  bool kept = true;
+  for (const std::string& argument : first) {
+    if (names_option(argument)) kept = std::find(later.begin(), later.end(), argument) == later.end();
+    if (kept) merged.push_back(argument);
+  }
+  merged.insert(merged.end(), later.begin(), later.end());
+  return merged;
+}
+
+std::optional<std::string> take_argument(std::vector<std::string>& arguments, const std::string& option) {
+  const auto found = std::find(arguments.begin(), arguments.end(), option);
+  if (found == arguments.end() || std::next(found) == arguments.end()) return {};
+  std::string value = *std::next(found);
+  arguments.erase(found, std::next(found, 2));
+  return value;
+}
 
 std::string to_lines(const std::vector<std::string>& arguments) {
   std::string text;

@@ -14,6 +14,9 @@ struct RelayoutRequest {
   std::vector<std::string> arguments;  // {"--pp", "4"}
 };
 
+// The name of the argument that asks for a number of processes.
+inline constexpr const char* nproc_argument = "--nproc";
+
 struct RelayoutAnswer {
   std::string id;  // of the request
   bool changed = false;
@@ -32,6 +35,11 @@ std::optional<RelayoutRequest> take_request(const std::filesystem::path& folder)
 std::optional<RelayoutAnswer> take_answer(const std::filesystem::path& folder, const std::string& id);
 // Removes what commands and runs that have ended have left.
 void remove_relayout_files(const std::filesystem::path& folder);
+
+// Returns the arguments of both, of which the later ones win.
+std::vector<std::string> merged_arguments(const std::vector<std::string>& first, const std::vector<std::string>& later);
+// Removes an option and its value from the arguments, and returns the value; no value where it is not given.
+std::optional<std::string> take_argument(std::vector<std::string>& arguments, const std::string& option);
 
 // One argument a line. Throws Error(input) for an argument with a line end.
 std::string to_lines(const std::vector<std::string>& arguments);

@@ -9,15 +9,20 @@
 #include "actors/training/records/profile_layout.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/make_train_job.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/processes/joined_run.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 #include "model/config/cut.hpp"
 #include "schedules/simulate/simulate.hpp"
 #include "tuning/retuned_cut.hpp"
 
 namespace pipetrain {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t measured_steps = 5;
 
@@ -61,17 +66,65 @@ std::optional<LayoutChange> LayoutRequests::requested() {
   const auto& folder = options_.run.saving.folder;
   if (!folder || now - looked_ < pause) return {};
   looked_ = now;
+  if (resizing_) return resized();
   if (!is_request_waiting(*folder)) return {};
   const auto request = take_request(*folder);
   if (!request) return {};
+  RelayoutRequest rest = *request;
+  const auto wanted = take_argument(rest.arguments, nproc_argument);
+  if (!wanted) return answered(rest, now);
   try {
-    LayoutChange change = check(*request);
-    change.since = now;
+    resize(std::move(rest), number_from<int>(*wanted).value_or(0));
+  } catch (const Error& error) {
+    answer(*folder, {request->id, false, "the run keeps its processes: " + error_line(error)});
+  }
+  return resizing_ ? resized() : std::nullopt;
+}
+
+std::optional<LayoutChange> LayoutRequests::answered(const RelayoutRequest& request, Clock::time_point since) {
+  try {
+    LayoutChange change = check(request);
+    change.since = since;
     return change;
   } catch (const Error& error) {
-    answer(*folder, {request->id, false, "the run keeps its layout: " + error_line(error)});
+    answer(*options_.run.saving.folder, {request.id, false, "the run keeps its layout: " + error_line(error)});
     return {};
   }
+}
+
+// Asks launch for more processes, which join the run, or lets the last ones go.
+void LayoutRequests::resize(RelayoutRequest request, int wanted) {
+  const RunPlace place = joined_ ? joined_->place() : RunPlace{};
+  if (wanted != place.processes) {
+    if (options_.run.elastic == Elastic::off || joined_ == nullptr)
+      throw Error(ErrorKind::input, "only a run with --elastic takeover changes its number of processes");
+    if (wanted > place.processes && !ask_for_processes(wanted - place.processes))
+      throw Error(ErrorKind::input,
+                  fmt::format("no pipetrain launch has started process 0, which could start {} more; start them with the run's "
+                              "options and --join {}",
+                              wanted - place.processes, options_.run.saving.folder->string()));
+    for (int process = wanted; process < place.processes; ++process) joined_->dismiss(process);
+  }
+  resizing_ = Resizing{std::move(request), wanted, Clock::now()};
+}
+
+std::optional<LayoutChange> LayoutRequests::resized() {
+  constexpr std::chrono::seconds longest{120};
+  const int processes = joined_ ? joined_->place().processes : 1;
+  const auto& folder = *options_.run.saving.folder;
+  if (processes != resizing_->wanted && Clock::now() - resizing_->since < longest) return {};
+  const Resizing done = *std::exchange(resizing_, std::nullopt);
+  const double seconds = std::chrono::duration<double>(Clock::now() - done.since).count();
+  if (processes != done.wanted) {
+    answer(folder, {done.request.id, false,
+                    fmt::format("the run has {}, after it has waited {:.0f} s for {}", counted(processes, "process", "es"),
+                                seconds, done.wanted)});
+    return {};
+  }
+  if (!done.request.arguments.empty()) return answered(done.request, done.since);
+  answer(folder, {done.request.id, true,
+                  fmt::format("the run has {}; it took {:.2f} s", counted(processes, "process", "es"), seconds)});
+  return {};
 }
 
 // Changes the cut where the simulation gains more than the share that pays for the change and for errors of measuring.
@@ -110,7 +163,11 @@ Profile LayoutRequests::measured_profile() const {
 LayoutChange LayoutRequests::check(const RelayoutRequest& request) const {
   if (options_.records.record)
     throw Error(ErrorKind::input, "a run that is recorded keeps its layout; leave --record out of the run");
-  LayoutChange change{request, options_.changed(request.arguments, joined_ ? joined_->place() : RunPlace{}), {}, {}};
+  LayoutChange change{request,
+                      options_.changed(request.arguments, joined_ ? joined_->place() : RunPlace{}),
+                      merged_arguments(arguments_, request.arguments),
+                      {},
+                      {}};
   RunSettings fresh = change.options.run;  // the checkpoint to continue from does not exist yet
   fresh.saving = {};
   std::vector<std::string> notes;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/training/records/profile.hpp"
@@ -24,7 +25,9 @@ inline constexpr const char* retune_id = "retune";
 struct LayoutChange {
   RelayoutRequest request;
   TrainOptions options;  // of the run in this layout
-  std::string text;      // for people: the layout, and what it is expected to gain
+  // Those of all changes of the run so far, this one included: where the run was started, they give this layout.
+  std::vector<std::string> arguments = {};
+  std::string text;  // for people: the layout, and what it is expected to gain
   std::chrono::steady_clock::time_point since;
 };
 
@@ -32,8 +35,9 @@ struct LayoutChange {
 class LayoutRequests {
  public:
   // All must outlive this; joined: null in a run of one process. Without a --save folder there are no requests.
-  LayoutRequests(const TrainOptions& options, const TrainJob& job, const JoinedRun* joined)
-      : options_(options), job_(job), joined_(joined) {}
+  // arguments: those of the changes so far.
+  LayoutRequests(const TrainOptions& options, const TrainJob& job, JoinedRun* joined, std::vector<std::string> arguments)
+      : options_(options), job_(job), joined_(joined), arguments_(std::move(arguments)) {}
 
   // Called after every step, for the simulation of another layout.
   void add(StepReport report);
@@ -45,6 +49,9 @@ class LayoutRequests {
 
  private:
   std::optional<LayoutChange> requested();
+  std::optional<LayoutChange> answered(const RelayoutRequest& request, std::chrono::steady_clock::time_point since);
+  void resize(RelayoutRequest request, int wanted);
+  std::optional<LayoutChange> resized();
   std::optional<LayoutChange> retuned();
   Profile measured_profile() const;
   LayoutChange check(const RelayoutRequest& request) const;
@@ -52,7 +59,15 @@ class LayoutRequests {
 
   const TrainOptions& options_;
   const TrainJob& job_;
-  const JoinedRun* joined_;
+  JoinedRun* joined_;
+  const std::vector<std::string> arguments_;
+  // A request for another number of processes, until the run has them.
+  struct Resizing {
+    RelayoutRequest request;  // the rest of it
+    int wanted = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::optional<Resizing> resizing_;
   std::deque<StepReport> measured_;  // the latest steps
   std::int64_t steps_ = 0;           // since the last search for a cut
   std::chrono::steady_clock::time_point looked_{};

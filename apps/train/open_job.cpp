@@ -73,6 +73,14 @@ std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
 
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes) {
   std::optional<TrainJob> job;
+  if (joined && joined->joins()) {
+    RunSettings fresh = options.run;  // its states come from the others, and only process 0 saves
+    fresh.saving = {};
+    placing_errors(options.places, [&] { job = make_train_job(fresh, notes); });
+    job->saves = options.run.saving.folder.has_value();
+    job->processes = joined->processes();
+    return std::move(*job);
+  }
   const auto take = [&] {
     if (!options.dry_run) take_outputs(options, locks, notes);
   };

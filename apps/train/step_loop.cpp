@@ -8,8 +8,6 @@
 #include "apps/output/output_files.hpp"
 #include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
-#include "apps/processes/joined_run.hpp"
-#include "apps/processes/leave_run.hpp"
 #include "apps/signals/signals.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -38,7 +36,8 @@ StepLoop::StepLoop(const TrainOptions& options, const std::vector<std::string>& 
       run_(options.run, trainer, [this] { check_save_folder(); }),
       outputs_(listeners.outputs),
       grace_(options.processes.stop_grace),
-      watch_(listeners.watch) {
+      watch_(listeners.watch),
+      members_(options, trainer, run_, joined_, outputs_) {
   outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
 }
 
@@ -60,49 +59,19 @@ void StepLoop::run_steps() {
     while (!change_ && !run_.finished() && !is_asked_to_stop()) {
       StepReport report = run_.step();
       grace_.step_took(report.seconds);
-      print_takeovers(report.takeovers);
+      members_.print(report.takeovers);
       outputs_.step(report);
       records_.add(report);
       print_unlabelled(report);
       for (const auto& line : watch_.add(report)) outputs_.warn(line);
       print_evaluation(run_.evaluate_if_due(is_asked_to_stop));
       print_slow_disk(run_.save_if_due());
-      let_leave();
+      if (!run_.finished()) members_.change();
       requests_.add(std::move(report));
       if (!run_.finished() && !is_asked_to_stop()) change_ = requests_.take();
     }
   } catch (const StepLeft&) {  // the last finished step is kept
   }
-}
-
-void StepLoop::print_takeovers(const std::vector<Takeover>& takeovers) {
-  for (Takeover takeover : takeovers) {
-    if (takeover.membership <= printed_membership_) continue;
-    printed_membership_ = takeover.membership;
-    const auto left = joined_ ? joined_->departures().left_before(takeover.membership) : std::nullopt;
-    if (left) takeover.cause = fmt::format("process {} has left on purpose", *left);
-    print_over_progress((left ? "handed over: " : "takeover: ") + to_string(takeover));
-  }
-}
-
-// Hands over the ranks of processes that have asked to leave, one process after the other, because a state is in two
-// processes only. The last process has nobody to hand over to.
-void StepLoop::let_leave() {
-  if (joined_ == nullptr || options_.run.elastic != Elastic::takeover || run_.finished()) return;
-  for (auto leavers = joined_->leavers(); !leavers.empty() && !is_asked_to_stop(); leavers = joined_->leavers()) {
-    if (std::ssize(leavers) == joined_->processes()->control->processes()) return request_stop(preemption_signal());
-    const int leaver = leavers.back();
-    joined_->announce_leave(leaver);
-    run_.copy_states();
-    if (leaver == 0) leave();
-    joined_->let_leave(leaver);
-    print_takeovers(trainer_.take_over_from(leaver));
-  }
-}
-
-void StepLoop::leave() {
-  outputs_.finish();
-  leave_run(fmt::format("process 0 has handed over its ranks after step {} and ends", trainer_.steps_done()));
 }
 
 void StepLoop::stop() {

@@ -13,6 +13,7 @@
 #include "apps/options/train_options.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/train/layout_requests.hpp"
+#include "apps/train/membership_changes.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "apps/train/stop_grace.hpp"
 
@@ -48,9 +49,6 @@ class StepLoop {
 
  private:
   void run_steps();
-  void print_takeovers(const std::vector<Takeover>& takeovers);
-  void let_leave();
-  [[noreturn]] void leave();
   void check_save_folder() const;
   void print_evaluation(const std::optional<Evaluation>& evaluation);
   void print_unlabelled(const StepReport& report) const;
@@ -75,7 +73,7 @@ class StepLoop {
   std::optional<Evaluation> last_evaluation_;
   HealthWatch& watch_;
   bool printed_slow_disk_ = false;
-  int printed_membership_ = 0;  // of the last takeover that was printed
+  MembershipChanges members_;
 };
 
 }  // namespace pipetrain

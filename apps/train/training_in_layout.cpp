@@ -14,6 +14,7 @@
 #include "actors/training/records/run_records.hpp"
 #include "actors/training/run/job_description.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "actors/training/run/memberships.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -53,21 +54,6 @@ std::optional<int> follow_training(Trainer& trainer, JoinedRun& joined, bool lea
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
 
-// True when this process could lock the save folder, and so the process that saved there is gone: the run then belongs to the
-// half of its processes that is left here. The lock is kept.
-bool takes_save_folder(const TrainOptions& options, RunLocks& locks) {
-  if (!options.run.saving.folder) return false;
-  try {
-    std::vector<std::string> notes;
-    auto lock = OutputLock::of_folder("save", *options.run.saving.folder, notes);
-    if (!notes.empty()) return false;  // a file system without locks
-    locks.save = std::move(lock);
-    return true;
-  } catch (const Error&) {  // another process holds it
-    return false;
-  }
-}
-
 // The records that process 0 writes, besides those of StepOutputs.
 struct LedRecords {
   LedRecords(const TrainOptions& options, const TrainJob& job)
@@ -89,20 +75,6 @@ void when_released(const TrainOptions& options, const Work& work) {
       if (error.kind() != ErrorKind::input || std::chrono::steady_clock::now() > until) throw;
     }
   }
-}
-
-// Makes this process, which has followed so far, the one that saves and reports: files that the process before it has begun
-// are continued or removed. Returns the notes for the user.
-std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks) {
-  set_line_begin("");
-  std::vector<std::string> notes;
-  when_released(options, [&] {
-    notes.clear();
-    locks.others.clear();
-    take_outputs(options, locks, notes);
-  });
-  prepare_saving(options.run.saving);
-  return notes;
 }
 
 // Runs process 0. `joined` may be null. leaving: it may hand over its ranks. Returns as StepLoop::run().
@@ -163,6 +135,48 @@ int end_failed_training(const RunFailed& failure, const TrainOptions& options, c
 
 }  // namespace
 
+bool takes_save_folder(const TrainOptions& options, RunLocks& locks) {
+  if (!options.run.saving.folder) return false;
+  try {
+    std::vector<std::string> notes;
+    auto lock = OutputLock::of_folder("save", *options.run.saving.folder, notes);
+    if (!notes.empty()) return false;  // a file system without locks
+    locks.save = std::move(lock);
+    return true;
+  } catch (const Error&) {  // another process holds it
+    return false;
+  }
+}
+
+std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks) {
+  set_line_begin("");
+  std::vector<std::string> notes;
+  when_released(options, [&] {
+    notes.clear();
+    locks.others.clear();
+    take_outputs(options, locks, notes);
+  });
+  prepare_saving(options.run.saving);
+  return notes;
+}
+
+std::string announced_text(const LayoutChange& change) {
+  std::vector<std::string> lines{change.request.id, one_line(change.text)};
+  lines.insert(lines.end(), change.arguments.begin(), change.arguments.end());
+  return to_lines(lines);
+}
+
+LayoutChange announced_change(const std::string& text, const TrainOptions& options, const RunPlace& place) {
+  const std::vector<std::string> lines = lines_of(text);
+  LayoutChange change;
+  change.request.id = lines.at(0);
+  change.text = lines.at(1);
+  change.arguments.assign(lines.begin() + 2, lines.end());
+  change.options = options.changed(change.arguments, place);
+  change.since = std::chrono::steady_clock::now();
+  return change;
+}
+
 void save_config(const TrainOptions& options) {
   if (!options.save_config) return;
   OutputFiles files;
@@ -183,12 +197,11 @@ struct TrainingInLayout::Parts {
 
 TrainingInLayout::TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks,
                                    const LayoutHistory& history)
-    : options_(options), joined_(joined), locks_(locks), parts_(std::make_unique<Parts>()) {
+    : options_(options), history_(history), joined_(joined), locks_(locks), parts_(std::make_unique<Parts>()) {
   parts_->notes = options.notes;
   TrainJob job = open_job(options, joined, locks, parts_->notes);
   job.relayouts = history.relayouts;
-  job.first_membership = history.memberships + 1;
-  if (history.relayouts == 0) prepare(job);
+  if (!history.begun && !(joined && joined->joins())) prepare(job);
   if (leads()) parts_->led.emplace(options, job);
   parts_->record = open_record(options, job);
   job.recorder = parts_->record;
@@ -212,7 +225,6 @@ void TrainingInLayout::prepare(const TrainJob& job) {
 }
 
 bool TrainingInLayout::leads() const { return joined_ == nullptr || joined_->leads(); }
-int TrainingInLayout::membership() const { return parts_->trainer->membership(); }
 std::int64_t TrainingInLayout::steps_done() const { return parts_->trainer->steps_done(); }
 
 std::optional<int> TrainingInLayout::run() {
@@ -220,6 +232,8 @@ std::optional<int> TrainingInLayout::run() {
     return leads() ? lead() : follow();
   } catch (const RunFailed& failure) {
     return end_failed_training(failure, options_, joined_, parts_->outputs, locks_);
+  } catch (const LayoutEnded&) {
+    throw;
   } catch (const Error& error) {  // a failed save or record
     if (parts_->outputs) parts_->outputs->fail(error_line(error));
     throw;
@@ -227,7 +241,6 @@ std::optional<int> TrainingInLayout::run() {
 }
 
 std::optional<int> TrainingInLayout::follow() {
-  joined_->on_half([this] { return takes_save_folder(options_, locks_); });
   const auto status = follow_training(*parts_->trainer, *joined_, options_.run.elastic == Elastic::takeover);
   if (!status) {
     taken_lead_ = true;
@@ -235,11 +248,9 @@ std::optional<int> TrainingInLayout::follow() {
     parts_->led.emplace(options_, parts_->begun);
     return lead();
   }
-  const auto arguments = joined_->take_relayout();
-  if (!arguments) return status;
-  LayoutChange& change = change_.emplace();
-  change.request.arguments = lines_of(*arguments);
-  change.options = options_.changed(change.request.arguments, joined_->place());
+  const RunLayout announced = joined_->layout();
+  if (announced.changes == history_.relayouts) return status;
+  change_ = announced_change(announced.text, options_, joined_->place());
   return std::nullopt;
 }
 
@@ -249,13 +260,13 @@ std::optional<int> TrainingInLayout::lead() {
   note_transport(*parts.trainer, parts.notes);
   const auto open = [&] { parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get()); };
   taken_lead_ ? when_released(options_, open) : placing_errors(options_.places, open);
-  LayoutRequests requests(options_, parts.begun, joined_);
+  LayoutRequests requests(options_, parts.begun, joined_, history_.arguments);
   StepLoop loop(options_, parts.notes, *parts.trainer,
                 {*parts.outputs, parts.led->records, *parts.watch, locks_.save.get(), joined_, requests});
   const auto status = lead_training(loop, *parts.trainer, joined_, options_.run.elastic == Elastic::takeover);
   if (parts.record) parts.record->finish();
   if (!status) change_ = std::move(loop.change());
-  if (change_ && joined_) joined_->announce_relayout(to_lines(change_->request.arguments));
+  if (change_ && joined_) joined_->announce_relayout(announced_text(*change_));
   return status;
 }
 

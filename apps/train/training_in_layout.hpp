@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "apps/options/train_options.hpp"
 #include "apps/processes/joined_run.hpp"
@@ -14,8 +16,21 @@ namespace pipetrain {
 
 // The layouts that a run had in this process before the present one.
 struct LayoutHistory {
-  int relayouts = 0, memberships = 0;
+  int relayouts = 0;
+  std::vector<std::string> arguments = {};  // of relayout, from all of them
+  bool begun = false;                       // the run has trained in this process
 };
+
+// The text with which process 0 announces a layout to the others, and the layout of that text. options: of a layout before.
+std::string announced_text(const LayoutChange& change);
+LayoutChange announced_change(const std::string& text, const TrainOptions& options, const RunPlace& place);
+
+// Makes this process, which has followed so far, the one that saves and reports: files that the process before it has begun
+// are continued or removed. Returns the notes for the user.
+std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks);
+// True when this process could lock the save folder, and so the process that saved there is gone: the run then belongs to the
+// half of its processes that is left here. The lock is kept.
+bool takes_save_folder(const TrainOptions& options, RunLocks& locks);
 
 // Writes the file that --save-config names, if any.
 void save_config(const TrainOptions& options);
@@ -31,12 +46,10 @@ class TrainingInLayout {
   TrainingInLayout& operator=(const TrainingInLayout&) = delete;
 
   // Trains. Returns the exit status, or no value where the run goes on in another layout, from a checkpoint in its save
-  // folder. Throws Error.
+  // folder. Throws Error: LayoutEnded where the processes that are left have gathered to begin a layout.
   std::optional<int> run();
-  // Returns that layout; only process 0 knows of it more than its options.
   LayoutChange& change() { return *change_; }
 
-  int membership() const;  // the last one
   std::int64_t steps_done() const;
 
  private:
@@ -47,6 +60,7 @@ class TrainingInLayout {
   std::optional<int> lead();
 
   const TrainOptions& options_;
+  const LayoutHistory& history_;
   JoinedRun* joined_;
   RunLocks& locks_;
   std::unique_ptr<Parts> parts_;

@@ -14,7 +14,6 @@
 #include "bench/faults/dropped_links.hpp"
 #include "bench/faults/marked_processes.hpp"
 #include "bench/faults/program_run.hpp"
-#include "records/metrics_line.hpp"
 
 namespace pipetrain::bench {
 namespace {
@@ -47,28 +46,6 @@ std::vector<std::string> command(const fs::path& program, const Layout& layout, 
       program.string(), layout.processes - (elastic ? 0 : layout.spares), layout.options, steps, (folder / "run").string(),
       (folder / "metrics").string(), elastic ? fmt::format(elastic_options, layout.spares) : ""));
   return {std::istream_iterator<std::string>(words), {}};
-}
-
-TakeoverResults results_in(const fs::path& folder) {
-  TakeoverResults results;
-  std::ifstream lines(folder / "metrics");
-  for (std::string line; std::getline(lines, line);)
-    if (const auto metrics = parse_metrics_line(line, "metrics"))
-      results.steps.push_back({metrics->loss.value_or(0), metrics->grad_norm.value_or(0), metrics->lr.value_or(0)});
-  results.weights = text_of(folder / "run" / "model" / "model.safetensors");
-  return results;
-}
-
-std::ptrdiff_t lines_of(const fs::path& file) {
-  const std::string text = text_of(file);
-  return std::count(text.begin(), text.end(), '\n');
-}
-
-// Waits until the run has written this many lines. Returns false where it ended before.
-bool wait_for_lines(ProgramRun& run, const fs::path& file, std::ptrdiff_t lines) {
-  while (lines_of(file) < lines)
-    if (run.wait(std::chrono::milliseconds(1))) return lines_of(file) >= lines;
-  return true;
 }
 
 // One disturbance: its kind, its step and its processes.
@@ -118,7 +95,7 @@ const char* name_of(TakeoverFault fault) {
 SeededTakeovers::SeededTakeovers(fs::path program, fs::path folder)
     : program_(std::move(program)), folder_(std::move(folder)) {}
 
-const TakeoverResults& SeededTakeovers::undisturbed(std::size_t layout) {
+const RunResults& SeededTakeovers::undisturbed(std::size_t layout) {
   const auto [found, is_new] = undisturbed_.try_emplace(layout);
   if (!is_new) return found->second;
   const fs::path folder = folder_ / fmt::format("undisturbed-{}", layout);
@@ -137,7 +114,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   outcome.fault = static_cast<TakeoverFault>(seed % takeover_faults);
   outcome.what = fmt::format("seed {} ({} in {} processes with {} spare, {})", seed, layout.options, layout.processes,
                              layout.spares, name_of(outcome.fault));
-  const TakeoverResults& expected = undisturbed(which);
+  const RunResults& expected = undisturbed(which);
   const fs::path folder = folder_ / fmt::format("run-{}", seed);
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -160,7 +137,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   outcome.started_again = err.find("starts again from its last checkpoint") != std::string::npos;
   if (status != 0) {
     outcome.problem = fmt::format("the run {}: {}", status ? fmt::format("ended with status {}", *status) : "hangs", err);
-  } else if (const TakeoverResults results = results_in(folder); results.weights != expected.weights) {
+  } else if (const RunResults results = results_in(folder); results.weights != expected.weights) {
     outcome.problem = "the weights are not those of the undisturbed run: " + err;
   } else if (results.steps != expected.steps) {
     outcome.problem = "the metrics are not those of the undisturbed run: " + err;

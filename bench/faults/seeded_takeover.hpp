@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <vector>
+
+#include "bench/faults/run_results.hpp"
 
 namespace pipetrain::bench {
 
@@ -20,13 +21,6 @@ enum class TakeoverFault {
 };
 inline constexpr int takeover_faults = 6;
 const char* name_of(TakeoverFault fault);
-
-// The results that must have equal bits.
-struct TakeoverResults {
-  std::vector<std::vector<double>> steps;  // loss, gradient norm and learning rate
-  std::string weights;                     // the bytes of the saved model
-  bool operator==(const TakeoverResults&) const = default;
-};
 
 struct TakeoverOutcome {
   TakeoverFault fault = TakeoverFault::kill;
@@ -46,10 +40,10 @@ class SeededTakeovers {
   TakeoverOutcome run(std::uint64_t seed);
 
  private:
-  const TakeoverResults& undisturbed(std::size_t layout);
+  const RunResults& undisturbed(std::size_t layout);
 
   std::filesystem::path program_, folder_;
-  std::map<std::size_t, TakeoverResults> undisturbed_;  // by layout
+  std::map<std::size_t, RunResults> undisturbed_;  // by layout
 };
 
 }  // namespace pipetrain::bench

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "comm/control/frame.hpp"
+#include "comm/control/reasons.hpp"
 #include "comm/control/standby_socket.hpp"
 #include "core/error.hpp"
 
@@ -34,10 +35,7 @@ asio::ip::address address_to_listen_at(asio::io_context& io, const Rendezvous& r
 
 }  // namespace
 
-std::string address_of(const Rendezvous& rendezvous) {
-  const bool v6 = rendezvous.host.find(':') != std::string::npos;
-  return (v6 ? "[" + rendezvous.host + "]" : rendezvous.host) + ":" + std::to_string(rendezvous.port);
-}
+std::string address_of(const Rendezvous& rendezvous) { return address_text(rendezvous.host, rendezvous.port); }
 
 void check_rendezvous(const Rendezvous& rendezvous) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::input, why); };

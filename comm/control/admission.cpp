@@ -32,15 +32,19 @@ std::optional<Refusal> compare(const AgreedSettings& theirs, const AgreedSetting
 
 Refusal because(const std::string& why) { return {ErrorKind::input, {}, why}; }
 
+std::optional<Refusal> other_program(const Hello& hello, const Hello& first) {
+  if (hello.program == first.program) return std::nullopt;
+  return because("this is pipetrain " + hello.program + ", and process 0 of the run is " + first.program +
+                 "; start the same version everywhere");
+}
+
 std::string where(const ProcessInfo& info) { return "pid " + std::to_string(info.pid) + " on host " + info.host; }
 
 }  // namespace
 
 std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
                                   const std::vector<std::optional<ProcessInfo>>& joined) {
-  if (hello.program != first.program)
-    return because("this is pipetrain " + hello.program + ", and process 0 of the run is " + first.program +
-                   "; start the same version everywhere");
+  if (auto other = other_program(hello, first)) return other;
   if (hello.processes != first.processes)
     return because("this process was started for a run of " + std::to_string(hello.processes) + " processes, process 0 for " +
                    std::to_string(first.processes) + "; give every process the same number");
@@ -52,6 +56,15 @@ std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
     return because("two processes claim to be process " + std::to_string(place) + " of the run: " + where(*joined[place]) +
                    " is it already, and " + where(hello.info) + " came later; give each a number of its own");
   return compare(hello.settings, first.settings);
+}
+
+std::optional<Refusal> refusal_of_newcomer(const Hello& hello, const Hello& own) {
+  if (auto other = other_program(hello, own)) return other;
+  return compare(hello.settings, own.settings);
+}
+
+std::optional<Refusal> refusal_of_values(const AgreedSettings& theirs, const AgreedSettings& ours) {
+  return compare(theirs, ours);
 }
 
 std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first) {

@@ -14,6 +14,12 @@ namespace pipetrain::control {
 std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
                                   const std::vector<std::optional<ProcessInfo>>& joined);
 
+// Compares a newcomer's greeting with that of a process of the run: the program and the settings.
+std::optional<Refusal> refusal_of_newcomer(const Hello& hello, const Hello& own);
+// Returns the refusal for the first value that differs, by name.
+std::optional<Refusal> refusal_of_values(const std::vector<std::pair<std::string, std::string>>& theirs,
+                                         const std::vector<std::pair<std::string, std::string>>& ours);
+
 // Refuses a process of another launcher's job; no value where the jobs are equal. The run continues to wait for its own
 // processes. Call it after the token has been checked.
 std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first);

@@ -84,7 +84,7 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
       events_(events),
       own_(hello_of(rendezvous)),
       watch_(settings.heartbeat, settings.silence),
-      peers_(static_cast<std::size_t>(rendezvous.processes)),
+      peers_(static_cast<std::size_t>(rendezvous.places())),
       joined_(peers_.size()),
       known_(peers_.size()) {
   own_.info.process = 0;

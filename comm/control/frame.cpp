@@ -72,7 +72,7 @@ void FrameReader::begin_frame() {
   frame.version = reader.number<std::uint16_t>();
   if (version_ && frame.version != *version_) refuse_frame("a message of another version");
   const auto kind = reader.number<std::uint8_t>(), channel = reader.number<std::uint8_t>();
-  if (kind > static_cast<std::uint8_t>(FrameKind::left)) refuse_frame("a message of an unknown kind");
+  if (kind > static_cast<std::uint8_t>(FrameKind::last)) refuse_frame("a message of an unknown kind");
   if (channel > static_cast<std::uint8_t>(Channel::run)) refuse_frame("a message for an unknown channel");
   frame.kind = static_cast<FrameKind>(kind);
   frame.channel = static_cast<Channel>(channel);

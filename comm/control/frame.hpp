@@ -27,9 +27,12 @@ enum class FrameKind : std::uint8_t {
   exchange,   // a process's part of a set-up exchange, for all others
   lost,       // from process 0: a process is gone
   left,       // a process ends on purpose
+  ready,      // a newcomer may become a member: the contents of its job
+  called,     // process 0's answer: where the members gather, and the newcomer's number
+  last = called,
 };
 
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
 inline constexpr std::size_t header_bytes = 16;
 inline constexpr std::size_t most_token_bytes = 4096;
 inline constexpr std::size_t most_hello_bytes = std::size_t{1} << 20;

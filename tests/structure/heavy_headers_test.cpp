@@ -24,7 +24,7 @@ const std::vector<HeavyHeader>& heavy_headers() {
       {"simdjson.h", 2, "data/rows/jsonl_row.hpp or data/tokenizers/text/utf8.hpp"},
       {"CLI/", 1, "apps/options/option_layers.hpp"},
       {"toml++/", 1, "apps/options/option_layers.hpp"},
-      {"boost/asio", 6, "comm/control_plane.hpp"},
+      {"boost/asio", 7, "comm/control_plane.hpp"},
       {"caf/", 17, "actors/engine/pipeline.hpp"},
       {"cudnn_frontend", 1, "ops/cuda/attention/attention_cudnn.hpp"},
       {"nanobind/", 9, "a header of bindings/guest"},

@@ -72,6 +72,28 @@ void deal_lost(int processes, const Mesh& mesh, const std::vector<std::vector<in
   }
 }
 
+// Moves ranks to processes that have none, until all but the spare processes have some.
+void share_out(int processes, int spares, Agreement& agreement) {
+  auto& process_of = agreement.process_of;
+  const auto ranks_of = [&](int process) { return std::count(process_of.begin(), process_of.end(), process); };
+  for (;;) {
+    int idle = nobody, most = 0, holders = 0;
+    for (int process = processes - 1; process >= 0; --process) {
+      if (ranks_of(process) == 0) idle = process;
+      if (ranks_of(process) >= ranks_of(most)) most = process;
+      holders += ranks_of(process) > 0 ? 1 : 0;
+    }
+    if (idle == nobody || holders >= processes - spares || ranks_of(most) < 2) return;
+    auto left = ranks_of(most) / 2;
+    for (int rank = static_cast<int>(process_of.size()) - 1; left > 0; --rank) {
+      if (process_of[static_cast<std::size_t>(rank)] != most) continue;
+      process_of[static_cast<std::size_t>(rank)] = idle;
+      if (std::count(agreement.lost.begin(), agreement.lost.end(), rank) == 0) agreement.moved.push_back(rank);
+      --left;
+    }
+  }
+}
+
 }  // namespace
 
 Bytes to_bytes(const Holdings& holdings) {
@@ -131,7 +153,8 @@ bool loses_states_with_process(const Mesh& mesh, bool divided) {
   return false;
 }
 
-std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing) {
+std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int spares,
+                               int* missing) {
   std::vector<std::vector<int>> equals;  // by rank
   for (int rank = 0; rank < mesh.size(); ++rank) equals.push_back(ranks_with_state_of(rank, mesh, divided));
   Agreement agreement;
@@ -145,6 +168,7 @@ std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mes
     for (const int rank : processes[static_cast<std::size_t>(process)].runs)
       agreement.process_of[static_cast<std::size_t>(rank)] = process;
   deal_lost(static_cast<int>(processes.size()), mesh, equals, agreement);
+  share_out(static_cast<int>(processes.size()), spares, agreement);
   if (agreement.from_start) return agreement;
   for (const Holdings& own : processes)
     if (const auto record = own.records.find(*step); record != own.records.end()) agreement.record = record->second;

@@ -46,13 +46,15 @@ struct Agreement {
   std::vector<int> process_of;      // by rank
   std::vector<CopySource> sources;  // by rank; empty where ranks continue from the start
   std::vector<int> lost;            // the ranks that no process ran
+  std::vector<int> moved;           // the ranks that another process ran
   Bytes record;                     // of the run's progress after the step; empty where nobody has one
 };
 
 // Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
-// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No
-// value where there is no step after which somebody has every state, though there are copies: `missing` then names a rank
-// without one.
-std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing = nullptr);
+// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks.
+// Where processes have no rank, all but `spares` of them then take half of the ranks of the process with most. No value where
+// there is no step after which somebody has every state, though there are copies: `missing` then names a rank without one.
+std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int spares = 0,
+                               int* missing = nullptr);
 
 }  // namespace pipetrain

@@ -18,7 +18,7 @@ NamedValues job_settings(const RunSettings& settings) {
   return values;
 }
 
-NamedValues job_contents(const TrainJob& job) {
+NamedValues lasting_contents(const TrainJob& job) {
   NamedValues values;
   values.push_back(model_content(job.config));
   if (job.base) values.emplace_back("weights below the adapters", fmt::format("{:016x}", *job.base));
@@ -27,9 +27,14 @@ NamedValues job_contents(const TrainJob& job) {
   values.emplace_back("data",
                       fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
   values.emplace_back("evaluation data", job.evaluation ? fmt::format("{:016x}", data_fingerprint(*job.evaluation)) : "none");
+  values.emplace_back("total steps", fmt::format("{}", job.learning_rate.total_steps));
+  return values;
+}
+
+NamedValues job_contents(const TrainJob& job) {
+  NamedValues values = lasting_contents(job);
   values.emplace_back("step to continue from", fmt::format("{}", job.steps_done));
   values.emplace_back("applied steps", fmt::format("{}", job.initial.applied_steps));
-  values.emplace_back("total steps", fmt::format("{}", job.learning_rate.total_steps));
   std::string states;
   for (const auto& [name, source] : job.initial.states) states += name + " ";
   values.emplace_back("optimizer states", states);

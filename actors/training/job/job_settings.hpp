@@ -15,5 +15,7 @@ NamedValues job_settings(const RunSettings& settings);
 // Returns the contents that were read from files, whatever their paths: the model's shape, the data, the initial state. The
 // trainers of a run compare these when they are made.
 NamedValues job_contents(const TrainJob& job);
+// Those of them that do not depend on where the run begins.
+NamedValues lasting_contents(const TrainJob& job);
 
 }  // namespace pipetrain

@@ -57,7 +57,6 @@ struct TrainJob : JobSettings {
   std::int64_t steps_done = 0;       // steps of the run that this one continues
   double first_loss = 0;             // of that run's first step
   int relayouts = 0;                 // changes of the run's layout in this process before this job
-  int first_membership = 1;          // number of the first membership of this job
   std::optional<double> last_loss;   // of its last step, if known
 
   WrapOps wrap_ops;                       // may be null

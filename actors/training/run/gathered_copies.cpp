@@ -5,6 +5,7 @@
 #include <string>
 
 #include "actors/engine/remote/engine_channel.hpp"
+#include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/error.hpp"
 #include "core/wire.hpp"
@@ -112,10 +113,11 @@ Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies&
     processes.push_back(read_holdings(mine, mesh.size()));
   }
   int lost = 0;
-  auto agreement = agree(processes, mesh, divides_states(job), &lost);
+  const int spares = job.processes ? job.processes->spares : 0;
+  auto agreement = agree(processes, mesh, divides_states(job), spares, &lost);
   if (!agreement && are_of_begin(processes, job.steps_done)) {
     for (Holdings& own : processes) own.copies.clear();
-    agreement = agree(processes, mesh, divides_states(job), &lost);
+    agreement = agree(processes, mesh, divides_states(job), spares, &lost);
   }
   if (!agreement)
     throw Error(ErrorKind::peer_lost, "the state of rank " + std::to_string(lost) + " (" + to_string(mesh.at(lost)) +

@@ -35,9 +35,12 @@ void telling_others(const std::shared_ptr<EngineChannel>& channel, const Work& w
 Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> training,
                          std::shared_ptr<const StepSamples> evaluation)
     : job_(job), training_(std::move(training)), evaluation_(std::move(evaluation)) {
-  if (!several()) job_.processes = nullptr;
-  number_ = job_.first_membership;
-  if (job_.processes && job_.processes->planes) first_plane_ = job_.processes->planes->membership();
+  if (job_.processes && job_.processes->joins) {
+    join();
+    return;
+  }
+  if (!several() && !has_planes()) job_.processes = nullptr;
+  number_ = job_.relayouts + (has_planes() ? job_.processes->planes->membership() : 1);
   check_elastic(job_);
   job_.keeps_copies |= job_.elastic == Elastic::takeover;
   if (several()) channel_ = std::make_shared<EngineChannel>(job_.processes->control);
@@ -45,7 +48,28 @@ Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> train
     if (channel_) compare_contents(job_contents(job_), *channel_);
     begin({});
   });
+  if (has_planes()) job_.processes->planes->set_runs(true);
 }
+
+bool Memberships::has_planes() const { return job_.processes && job_.processes->planes; }
+
+// The others have all copies of states when they call this process.
+void Memberships::join() {
+  const auto since = Clock::now();
+  job_.keeps_copies = true;
+  job_.processes->planes->join(lasting_contents(job_));
+  job_.processes->joins = false;
+  take_plane();
+  go_on("this process has joined", since, 0, true);
+}
+
+int Memberships::newcomers() {
+  if (!has_planes()) return 0;
+  if (contents_.empty()) contents_ = lasting_contents(job_);
+  return static_cast<int>(job_.processes->planes->newcomers(contents_).size());
+}
+
+void Memberships::admit() { job_.processes->planes->admit(); }
 
 bool Memberships::several() const { return job_.processes && job_.processes->control->processes() > 1; }
 
@@ -75,11 +99,11 @@ void Memberships::with_pipeline(const std::function<void(Pipeline&)>& work) cons
 }
 
 bool Memberships::may_renew(const RunFailed& failure) const {
-  return several() && job_.processes->planes && failure.process_lost() && failure.everything_stopped();
+  return has_planes() && failure.process_lost() && failure.everything_stopped();
 }
 
 bool Memberships::has_lost_more() const {
-  if (!several() || !job_.processes->planes) return false;
+  if (!several() || !has_planes()) return false;
   const ControlPlane& control = *job_.processes->control;
   for (int process = 0; process < control.processes(); ++process)
     if (control.is_lost(process)) return process != control.process();
@@ -90,12 +114,16 @@ const Takeover& Memberships::renew(const std::string& cause) {
   const auto since = Clock::now();
   end();
   job_.fault.reset();  // it has happened
-  const double ended = seconds_since(since);
-  for (;;) {
-    gather();
+  return go_on(cause, since, seconds_since(since), false);
+}
+
+const Takeover& Memberships::go_on(const std::string& cause, Clock::time_point since, double ended, bool gathered) {
+  for (;; gathered = false) {
+    if (!gathered) gather();
     Takeover takeover;
     takeover.cause = cause;
     takeover.membership = number_;
+    takeover.joined = has_planes() ? job_.processes->planes->joined() : 0;
     takeover.ended = ended;
     takeover.gathered = seconds_since(since);
     try {
@@ -115,13 +143,19 @@ void Memberships::wait_until_lost(int process) const {
 }
 
 void Memberships::gather() {
-  if (job_.processes && job_.processes->planes) {
+  if (has_planes()) {
     job_.processes->planes->gather();
-    job_.processes->control = job_.processes->planes->current();
-    number_ = job_.first_membership + job_.processes->planes->membership() - first_plane_;
+    take_plane();
+    const auto& planes = *job_.processes->planes;
+    if (planes.layout().changes != job_.relayouts || !planes.all_run()) throw LayoutEnded();
   } else {
     ++number_;
   }
+}
+
+void Memberships::take_plane() {
+  job_.processes->control = job_.processes->planes->current();
+  number_ = job_.relayouts + job_.processes->planes->membership();
   if (several()) channel_ = std::make_shared<EngineChannel>(job_.processes->control);
 }
 
@@ -136,8 +170,8 @@ void Memberships::continue_from_copies(Takeover& takeover, Clock::time_point sin
       job_.processes->process_of = agreement.process_of;
     }
     begin(agreement.from_start ? std::nullopt : std::optional(agreement.step));
-    for (const int rank : agreement.lost)
-      takeover.taken.push_back({rank, agreement.process_of[static_cast<std::size_t>(rank)]});
+    for (const auto* ranks : {&agreement.lost, &agreement.moved})
+      for (const int rank : *ranks) takeover.taken.push_back({rank, agreement.process_of[static_cast<std::size_t>(rank)]});
   });
   takeover.begun = seconds_since(since);
 }

@@ -12,7 +12,8 @@ struct Takeover {
   std::int64_t step = 0;  // after which all ranks continue
   std::string cause;      // why the one before ended
   int processes = 0;      // of the new membership
-  // The ranks of lost processes, and the processes of the new membership that run them now.
+  int joined = 0;         // processes that were not in the one before
+  // The ranks that have changed their process, and the processes of the new membership that run them now.
   struct Taken {
     int rank = 0, process = 0;
   };

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "actors/engine/failure.hpp"
 #include "actors/engine/run_failed.hpp"
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/checkpoint/choice_biases.hpp"
@@ -72,6 +73,19 @@ class Trainer::Run {
     with_takeovers([&, membership = memberships_.number()] {
       if (memberships_.number() != membership) return;
       memberships_.wait_until_lost(process);
+      pipeline().memory();
+    });
+    return memberships_.takeovers();
+  }
+
+  int newcomers() { return memberships_.newcomers(); }
+
+  // A failed pipeline answers no question.
+  std::vector<Takeover> admit() {
+    with_takeovers([&, membership = memberships_.number()] {
+      if (memberships_.number() != membership) return;
+      memberships_.admit();
+      pipeline().abort(std::make_exception_ptr(MembershipEnds("processes join the run")));
       pipeline().memory();
     });
     return memberships_.takeovers();
@@ -267,6 +281,8 @@ StepReport Trainer::step(bool another_follows, std::optional<double> learning_ra
 void Trainer::renew() { run_->renew(); }
 void Trainer::copy_states() { run_->copy_states(); }
 std::vector<Takeover> Trainer::take_over_from(int process) { return run_->take_over_from(process); }
+int Trainer::newcomers() { return run_->newcomers(); }
+std::vector<Takeover> Trainer::admit() { return run_->admit(); }
 int Trainer::membership() const { return run_->membership(); }
 bool Trainer::recover(const RunFailed& failure, int membership) { return run_->recover(failure, membership); }
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }

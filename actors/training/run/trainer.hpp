@@ -104,6 +104,12 @@ class Trainer {
   // Waits until this process, which ends on purpose, is lost, and takes over its ranks. Returns the takeovers that the next
   // step will report. Throws as step().
   std::vector<Takeover> take_over_from(int process);
+  // Between steps of process 0 of an elastic run: returns how many processes that have knocked at SuccessivePlanes::door() are
+  // ready to join the run.
+  int newcomers();
+  // Lets them join: every process begins a membership with them from the copies that copy_states() has made, and ranks are
+  // shared out among all. Returns and throws as take_over_from().
+  std::vector<Takeover> admit();
   // Returns the loss on the job's evaluation data with the present weights, which do not change. No value where the job
   // has no such data, or when `stop`, which is asked now and then, became true. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });

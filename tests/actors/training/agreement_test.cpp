@@ -63,9 +63,9 @@ TEST_CASE("copies are passed on from host to host", "[takeover]") {
 
 TEST_CASE("a state that nobody has is named", "[takeover]") {
   int missing = -1;
-  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, &missing));
+  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, 0, &missing));
   CHECK(missing == 1);
-  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, &missing));
+  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, 0, &missing));
   CHECK(missing == 3);
 }
 
@@ -98,4 +98,20 @@ TEST_CASE("holdings cross processes, and malformed ones are refused", "[takeover
   CHECK_THROWS_AS(read_holdings(bytes, 2), Error);  // there is no rank 2
   for (std::size_t length = 0; length < bytes.size(); ++length)
     CHECK_THROWS_AS(read_holdings(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)), 4), Error);
+}
+
+TEST_CASE("processes without ranks take half of the ranks of others but spare ones take none", "[agreement]") {
+  const std::map<int, std::vector<std::int64_t>> all{{0, {4}}, {1, {4}}, {2, {4}}, {3, {4}}};
+  const Mesh mesh({.pp = 4});
+  const auto alone = agree({held({0, 1, 2, 3}, all), held({}, {})}, mesh, false);
+  REQUIRE(alone);
+  CHECK(alone->process_of == std::vector<int>{0, 0, 1, 1});
+  CHECK(alone->moved == std::vector<int>{3, 2});
+  CHECK(alone->sources[3] == CopySource{0, 3});
+  const auto two = agree({held({0, 1, 2, 3}, all), held({}, {}), held({}, {})}, mesh, false, 1);
+  REQUIRE(two);
+  CHECK(two->process_of == std::vector<int>{0, 0, 1, 1});
+  const auto three = agree({held({0, 1, 2, 3}, all), held({}, {}), held({}, {})}, mesh, false);
+  REQUIRE(three);
+  CHECK(three->process_of == std::vector<int>{0, 2, 1, 1});
 }

@@ -117,3 +117,76 @@ TEST_CASE("messages of a new membership reach the handlers that it begins with",
     plane->leave();
   });
 }
+
+namespace {
+
+// Lets process 0 look at its door until this many newcomers are ready.
+void wait_until_ready(SuccessivePlanes& planes, std::size_t newcomers) {
+  while (planes.newcomers({{"data", "a"}}).size() < newcomers) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+Rendezvous at_door(const SuccessivePlanes& planes) {
+  const std::string door = planes.door();
+  Rendezvous rendezvous = rendezvous_of(1, 2, static_cast<std::uint16_t>(std::stoi(door.substr(door.find(':') + 1))));
+  return rendezvous;
+}
+
+}  // namespace
+
+TEST_CASE("processes join a run that has begun and learn its layout", "[control][takeover]") {
+  Notes notes;
+  std::atomic<bool> joined{false};
+  in_successive_planes(2, [&](int process, std::unique_ptr<SuccessivePlanes> planes) {
+    planes->set_runs(true);
+    planes->set_layout({3, "pp 4"});
+    std::thread newcomer;
+    if (process == 0) {
+      newcomer = std::thread([&, rendezvous = at_door(*planes)] {
+        SuccessivePlanes own(rendezvous, quick_settings());
+        own.join({{"data", "a"}});
+        CHECK(own.membership() == 2);
+        CHECK(own.layout().text == "pp 4");
+        CHECK(own.first_number(own.current()->process()) == 2);
+        CHECK(own.all_run());
+        notes.add(numbers_of(*own.current()));
+        own.current()->leave();
+      });
+      wait_until_ready(*planes, 1);
+      planes->admit();
+      joined = true;
+    }
+    while (!joined) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    planes->gather();
+    CHECK(planes->joined() == 1);
+    CHECK(planes->current()->processes() == 3);
+    notes.add(numbers_of(*planes->current()));
+    if (process != 0) planes->current()->leave();
+    if (newcomer.joinable()) newcomer.join();
+    if (process == 0) planes->current()->leave();
+  });
+  CHECK(notes.all() == std::vector<std::string>(3, "0 1 2 "));
+}
+
+TEST_CASE("a run refuses newcomers with another token or other contents and goes on", "[control][takeover]") {
+  in_successive_planes(2, [&](int process, std::unique_ptr<SuccessivePlanes> planes) {
+    if (process == 0) {
+      std::atomic<bool> over{false};
+      std::thread newcomers([&, rendezvous = at_door(*planes)] {
+        Rendezvous stranger = rendezvous;
+        stranger.token = "another";
+        CHECK_THROWS_WITH(SuccessivePlanes(stranger, quick_settings()), Catch::Matchers::Contains("token"));
+        SuccessivePlanes other(rendezvous, quick_settings());
+        CHECK_THROWS_WITH(other.join({{"data", "b"}}), Catch::Matchers::Contains("data b: process 0 has 'a'"));
+        over = true;
+      });
+      while (!over) {
+        CHECK(planes->newcomers({{"data", "a"}}).empty());
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      newcomers.join();
+    }
+    planes->current()->exchange("end", {});
+    if (process != 0) planes->current()->leave();
+    planes->current()->leave();
+  });
+}

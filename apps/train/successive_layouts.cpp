@@ -1,0 +1,114 @@
+#include "apps/train/successive_layouts.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "actors/training/run/memberships.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+SuccessiveLayouts::SuccessiveLayouts(const TrainOptions& options) : options_(options), joined_(join_run(options)) {
+  if (!joined_) return;
+  joined_->on_half([this] { return takes_save_folder(options_, locks_); });
+  if (!joined_->joins()) return;
+  if (joined_->layout().changes > 0) take_announced();
+  // This process gets its states from the others.
+  options_.run.saving.resume = false;
+  options_.run.saving.load.reset();
+  options_.run.fault.reset();
+  change_.reset();
+}
+
+int SuccessiveLayouts::run() {
+  for (;;) {
+    try {
+      if (const auto status = run_layout()) return *status;
+    } catch (const LayoutEnded&) {
+      begin_again(true);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::peer_lost || !joined_ || !has_lost_others(*joined_->processes())) throw;
+      begin_again(false);
+    }
+  }
+}
+
+std::optional<int> SuccessiveLayouts::run_layout() {
+  std::unique_ptr<TrainingInLayout> training = begin();
+  history_.begun = true;
+  if (const auto status = training->run()) return status;
+  change_ = std::move(training->change());
+  step_ = training->steps_done();
+  end(training);
+  return std::nullopt;
+}
+
+// Where the run has been asked for this layout, tells so; where it cannot be built, a run of one process goes back to the
+// one before.
+std::unique_ptr<TrainingInLayout> SuccessiveLayouts::begin() {
+  try {
+    auto training = std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_);
+    if (change_ && leads())
+      answer(true, fmt::format("after step {}: {}; it took {:.2f} s", step_, change_->text,
+                               std::chrono::duration<double>(std::chrono::steady_clock::now() - change_->since).count()));
+    change_.reset();
+    return training;
+  } catch (const Error& error) {
+    if (!change_ || joined_) throw;
+    answer(false, "the run goes on in its old layout: " + error_line(error));
+    change_.reset();
+    options_ = std::move(before_);
+  }
+  return std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_);
+}
+
+// Every process ends the old layout before it deals the ranks of the new one.
+void SuccessiveLayouts::end(std::unique_ptr<TrainingInLayout>& training) {
+  training.reset();
+  before_ = std::move(options_);
+  before_.run.saving.resume = true;
+  before_.run.saving.load.reset();
+  options_ = change_->options;
+  history_.arguments = change_->arguments;
+  ++history_.relayouts;
+  if (joined_) joined_->deal_anew(static_cast<int>(options_.run.ranks()), options_.run.spares);
+}
+
+// Takes the layout that was announced last.
+void SuccessiveLayouts::take_announced() {
+  const RunLayout announced = joined_->layout();
+  change_ = announced_change(announced.text, options_, joined_->joins() ? RunPlace{1, 2} : joined_->place());
+  options_ = change_->options;
+  history_.arguments = change_->arguments;
+  history_.relayouts = announced.changes;
+}
+
+// After the loss of a process while the layout changed: begins the newest layout that one of those that are left knows, from
+// the checkpoint that was written before.
+void SuccessiveLayouts::begin_again(bool gathered) {
+  if (!gathered) joined_->gather();
+  const SavingSettings saving = options_.run.saving;
+  const bool led = locks_.save != nullptr;
+  if (joined_->layout().changes > history_.relayouts) {
+    take_announced();
+  } else {
+    options_ = options_.changed({}, joined_->place());
+    if (history_.relayouts == 0) options_.run.saving = saving;
+  }
+  options_.run.fault.reset();
+  joined_->deal(static_cast<int>(options_.run.ranks()), options_.run.spares);
+  print_over_progress(
+      fmt::format("a process was lost while the run changed its layout; {} left begin it from the newest "
+                  "checkpoint",
+                  joined_->place().processes));
+  if (joined_->leads() && !led) take_lead(options_, locks_);
+}
+
+void SuccessiveLayouts::answer(bool changed, const std::string& text) const {
+  LayoutRequests::answer(*options_.run.saving.folder, {change_->request.id, changed, one_line(text)});
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,42 @@
+// The successive layouts of a run in one process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/options/train_options.hpp"
+#include "apps/processes/joined_run.hpp"
+#include "apps/train/layout_requests.hpp"
+#include "apps/train/open_job.hpp"
+#include "apps/train/training_in_layout.hpp"
+
+namespace pipetrain {
+
+class SuccessiveLayouts {
+ public:
+  // Joins this process with the others of its run. Throws Error.
+  explicit SuccessiveLayouts(const TrainOptions& options);
+
+  // Trains until the run ends. Returns the exit status. Throws Error.
+  int run();
+
+ private:
+  std::optional<int> run_layout();
+  std::unique_ptr<TrainingInLayout> begin();
+  void end(std::unique_ptr<TrainingInLayout>& training);
+  void take_announced();
+  void begin_again(bool gathered);
+  void answer(bool changed, const std::string& text) const;
+  bool leads() const { return joined_ == nullptr || joined_->leads(); }
+
+  TrainOptions options_, before_;
+  std::unique_ptr<JoinedRun> joined_;
+  RunLocks locks_;
+  LayoutHistory history_;
+  std::optional<LayoutChange> change_;  // until its layout has begun
+  std::int64_t step_ = 0;               // after which the layout changes
+};
+
+}  // namespace pipetrain

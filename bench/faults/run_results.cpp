@@ -1,0 +1,34 @@
+#include "bench/faults/run_results.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "records/metrics_line.hpp"
+
+namespace pipetrain::bench {
+
+namespace fs = std::filesystem;
+
+RunResults results_in(const fs::path& folder) {
+  RunResults results;
+  std::ifstream lines(folder / "metrics");
+  for (std::string line; std::getline(lines, line);)
+    if (const auto metrics = parse_metrics_line(line, "metrics"))
+      results.steps.push_back({metrics->loss.value_or(0), metrics->grad_norm.value_or(0), metrics->lr.value_or(0)});
+  results.weights = text_of(folder / "run" / "model" / "model.safetensors");
+  return results;
+}
+
+std::ptrdiff_t lines_of(const fs::path& file) {
+  const std::string text = text_of(file);
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+bool wait_for_lines(ProgramRun& run, const fs::path& file, std::ptrdiff_t lines) {
+  while (lines_of(file) < lines)
+    if (run.wait(std::chrono::milliseconds(1))) return lines_of(file) >= lines;
+  return true;
+}
+
+}  // namespace pipetrain::bench

@@ -1,0 +1,25 @@
+// The results that two runs of the same training have in common, to the bit.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/faults/program_run.hpp"
+
+namespace pipetrain::bench {
+
+struct RunResults {
+  std::vector<std::vector<double>> steps;  // loss, gradient norm and learning rate
+  std::string weights;                     // the bytes of the saved model
+  bool operator==(const RunResults&) const = default;
+};
+
+// Reads "metrics" and "run/model" of the folder.
+RunResults results_in(const std::filesystem::path& folder);
+std::ptrdiff_t lines_of(const std::filesystem::path& file);
+// Waits until the run has written this many lines. Returns false where it ended before.
+bool wait_for_lines(ProgramRun& run, const std::filesystem::path& file, std::ptrdiff_t lines);
+
+}  // namespace pipetrain::bench

@@ -1,0 +1,31 @@
+// The messages between a newcomer to an elastic run and the door of its process 0.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/wire.hpp"
+
+namespace pipetrain::control {
+
+// Where a newcomer gathers with the members, and the number that it has among them.
+struct Call {
+  int number = 0;
+  int leader = 0;  // the number of the process that gathers the others
+  std::string host;
+  std::uint16_t port = 0;
+  std::string job;  // Rendezvous::job of the members
+};
+
+Bytes to_bytes(const Call& call);
+Call read_call(std::span<const std::byte> payload);
+
+// Values by name, which must be equal in all processes.
+using JobContents = std::vector<std::pair<std::string, std::string>>;
+Bytes contents_to_bytes(const JobContents& contents);
+JobContents read_contents(std::span<const std::byte> payload);
+
+}  // namespace pipetrain::control
