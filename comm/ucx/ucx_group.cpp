@@ -69,6 +69,22 @@ class UcxGroup::Call {
     end();
   }
 
+  // received: the own part of the source of each member, one after the other.
+  void exchange_parts(const std::byte* source, std::byte* received, const Split& split) {
+    const std::size_t own = split.bytes(self());
+    board_.bring(self(), source, number_);
+    for (const int member : group_.far_) {
+      mail_.send(others_, header(self(), member, Phase::gather, 0), source + split.begin(member), split.bytes(member));
+      mail_.expect(others_, header(member, self(), Phase::gather, 0), {received + static_cast<std::size_t>(member) * own, own});
+    }
+    for (int member = 0; member < group_.size_ && own > 0; ++member) {
+      if (is_far(member)) continue;
+      const auto* const all = static_cast<const std::byte*>(board_.source(member, number_));
+      std::memcpy(received + static_cast<std::size_t>(member) * own, all + split.begin(self()), own);
+    }
+    end();
+  }
+
   // The counts go ahead of the rows. The receiver places the rows once it has the counts of all members.
   void exchange(const RowExchange& own) {
     board_.bring(self(), &own, number_);
@@ -320,6 +336,13 @@ void UcxGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduct
 
 void UcxGroup::shift(Stream& stream, const Tensor& source, const Tensor& target) {
   enqueue(stream, [source, target](Call& call) { call.shift(source.data, target.data, source.bytes()); });
+}
+
+void UcxGroup::exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) {
+  const Call::Split split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+  enqueue(stream, [full, received, split](Call& call) {
+    call.exchange_parts(static_cast<const std::byte*>(full.data), static_cast<std::byte*>(received.data), split);
+  });
 }
 
 void UcxGroup::all_to_all(Stream& stream, const RowExchange& exchange) {

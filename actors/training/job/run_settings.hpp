@@ -15,6 +15,7 @@
 #include "core/mesh.hpp"
 #include "data/open_dataset.hpp"
 #include "data/samples/sampler.hpp"
+#include "model/config/compression.hpp"
 #include "model/config/cut.hpp"
 #include "model/config/experts.hpp"
 #include "model/config/numerics.hpp"
@@ -174,6 +175,7 @@ struct JobSettings {
   DeviceSettings devices;
   Numerics numerics;
   Zero zero;
+  Compression compression;
   Offload offload;
   OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
@@ -192,6 +194,10 @@ struct JobSettings {
     return {.dp = static_cast<int>(batch.dp) / layout.ep, .pp = layout.pp, .cp = layout.cp, .ep = layout.ep, .tp = layout.tp};
   }
 };
+
+// Describes the errors of compressed gradients that the job's replicas keep, "int8 over 2 replicas, zero 0"; empty: none. They
+// fit no job that is described otherwise.
+std::string compression_text(const JobSettings& job);
 
 struct RunSettings : JobSettings {
   ModelSettings model;
