@@ -96,7 +96,15 @@ void RankState::begin_step(schedules::StepKind kind) {
   for (const auto& group : storages_.trained()) group->storage.begin_step(kind);
 }
 
+// Sums that are compressed change errors, which are saved, before the optimizer's step.
+void RankState::protect_errors() {
+  if (setup_.compression.gradients == BlockCode::none) return;
+  if (snapshot_) snapshot_->protect(ops_.stream());
+  if (copier_) copier_->protect(ops_.stream());
+}
+
 void RankState::start_reduction(const Tensor& grads) {
+  protect_errors();
   for (const auto& group : storages_.trained()) {
     GradientStorage& gradients = group->storage.gradients();
     if (!lies_in(grads, gradients.arena())) continue;
@@ -106,6 +114,7 @@ void RankState::start_reduction(const Tensor& grads) {
 }
 
 void RankState::reduce(int chunk) {
+  protect_errors();
   for (const auto& group : storages_.trained()) group->storage.gradients().reduce(chunk);
 }
 
