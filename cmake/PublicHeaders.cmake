@@ -50,7 +50,7 @@ set(training_included_headers
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp
   actors/training/job/run_settings.hpp
-  core/block_code.hpp
+  comm/compressed/block_code.hpp
   core/device_kind.hpp
   data/samples/dataset.hpp
   data/samples/sample.hpp
@@ -58,7 +58,6 @@ set(training_included_headers
   model/config/adapter.hpp
   model/config/block.hpp
   model/config/config.hpp
-  model/config/compression.hpp
   model/config/cut.hpp
   model/config/experts.hpp
   model/config/latent_attention.hpp

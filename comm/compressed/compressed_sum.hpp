@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "core/block_code.hpp"
+#include "comm/compressed/block_code.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"

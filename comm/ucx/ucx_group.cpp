@@ -69,18 +69,17 @@ class UcxGroup::Call {
     end();
   }
 
-  // received: the own part of the source of each member, one after the other.
+  // received: the own part of every member's source.
   void exchange_parts(const std::byte* source, std::byte* received, const Split& split) {
     const std::size_t own = split.bytes(self());
     board_.bring(self(), source, number_);
-    for (const int member : group_.far_) {
-      mail_.send(others_, header(self(), member, Phase::gather, 0), source + split.begin(member), split.bytes(member));
-      mail_.expect(others_, header(member, self(), Phase::gather, 0), {received + static_cast<std::size_t>(member) * own, own});
-    }
-    for (int member = 0; member < group_.size_ && own > 0; ++member) {
-      if (is_far(member)) continue;
-      const auto* const all = static_cast<const std::byte*>(board_.source(member, number_));
-      std::memcpy(received + static_cast<std::size_t>(member) * own, all + split.begin(self()), own);
+    for (int member = 0; member < group_.size_; ++member, received += own) {
+      if (is_far(member)) {
+        mail_.send(others_, header(self(), member, Phase::gather, 0), source + split.begin(member), split.bytes(member));
+        mail_.expect(others_, header(member, self(), Phase::gather, 0), {received, own});
+      } else if (own > 0) {
+        std::memcpy(received, static_cast<const std::byte*>(board_.source(member, number_)) + split.begin(self()), own);
+      }
     }
     end();
   }

@@ -57,9 +57,10 @@ void check_same_compression(const fs::path& checkpoint, const CheckpointState& s
   if (state.compression.empty() || state.compression == ours) return;
   throw Error(
       ErrorKind::input,
-      fmt::format("{}: holds errors of gradients compressed to {}, and this run has {}; give the same compress-gradients, "
-                  "dp, cp and zero, or begin a new run with the checkpoint as the model, which takes its weights alone",
-                  checkpoint.string(), state.compression, ours.empty() ? "none" : ours));
+      fmt::format(
+          "{}: holds errors of gradients compressed to {}, and this run has {}; give the same "
+          "compress-gradients, replicas and zero, or begin a new run with the checkpoint as the model, which takes its weights alone",
+          checkpoint.string(), state.compression, ours.empty() ? "none" : ours));
 }
 
 // Returns a note where the run keeps the base of its adapters in another form than the checkpoint's run did.

@@ -12,10 +12,10 @@
 
 #include "actors/ranks/device_settings.hpp"
 #include "actors/training/job/fault.hpp"
+#include "comm/compressed/block_code.hpp"
 #include "core/mesh.hpp"
 #include "data/open_dataset.hpp"
 #include "data/samples/sampler.hpp"
-#include "model/config/compression.hpp"
 #include "model/config/cut.hpp"
 #include "model/config/experts.hpp"
 #include "model/config/numerics.hpp"
@@ -164,6 +164,11 @@ struct SavingSettings {
 enum class Elastic {
   off,       // all end
   takeover,  // those that are left take over the lost ranks and repeat the step
+};
+
+// The numbers that replicas exchange in few bits.
+struct Compression {
+  BlockCode gradients = BlockCode::none;  // of matrices, with error feedback
 };
 
 // The settings that a TrainJob takes over unchanged.

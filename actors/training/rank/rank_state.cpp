@@ -93,18 +93,14 @@ void RankState::close_gradients(std::size_t block, bool last) {
 }
 
 void RankState::begin_step(schedules::StepKind kind) {
+  // Compressed sums change their errors, which are saved, before the optimizer's step.
+  const bool compresses = setup_.compression.gradients != BlockCode::none;
+  if (compresses && snapshot_) snapshot_->protect(ops_.stream());
+  if (compresses && copier_) copier_->protect(ops_.stream());
   for (const auto& group : storages_.trained()) group->storage.begin_step(kind);
 }
 
-// Sums that are compressed change errors, which are saved, before the optimizer's step.
-void RankState::protect_errors() {
-  if (setup_.compression.gradients == BlockCode::none) return;
-  if (snapshot_) snapshot_->protect(ops_.stream());
-  if (copier_) copier_->protect(ops_.stream());
-}
-
 void RankState::start_reduction(const Tensor& grads) {
-  protect_errors();
   for (const auto& group : storages_.trained()) {
     GradientStorage& gradients = group->storage.gradients();
     if (!lies_in(grads, gradients.arena())) continue;
@@ -114,7 +110,6 @@ void RankState::start_reduction(const Tensor& grads) {
 }
 
 void RankState::reduce(int chunk) {
-  protect_errors();
   for (const auto& group : storages_.trained()) group->storage.gradients().reduce(chunk);
 }
 

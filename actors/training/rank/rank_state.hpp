@@ -92,7 +92,6 @@ class RankState {
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
-  void protect_errors();
   bool any_gradients(bool (GradientStorage::*has)() const) const;
   TiedGrads tied_sums(const TrainedGroup& group) const;
 

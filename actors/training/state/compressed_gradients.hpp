@@ -14,8 +14,8 @@
 
 #include "actors/training/places/state_places.hpp"
 #include "actors/training/state/gradient_reduction.hpp"
+#include "comm/compressed/block_code.hpp"
 #include "comm/compressed/compressed_sum.hpp"
-#include "core/block_code.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

@@ -44,6 +44,12 @@ void GradientStorage::make_reduction(bool opens_units) {
 
 Tensor GradientStorage::part(const Region& region) const { return span(arena_, region.begin, region.size()); }
 
+void GradientStorage::add_errors(std::vector<HeldState>& states) const {
+  if (!compressed_) return;
+  for (const CompressedGradients::Errors& part : compressed_->errors())
+    states.push_back({part.state, part.held.parameter, {part.held.begin, part.held.end}, part.values});
+}
+
 void GradientStorage::begin_step() {
   if (reduction_) reduction_->begin_step();
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/copies/state_copier.hpp"
 #include "actors/training/places/state_places.hpp"
 #include "actors/training/state/compressed_gradients.hpp"
 #include "actors/training/state/gradient_reduction.hpp"
@@ -65,6 +66,8 @@ class GradientStorage {
   virtual void square_sums(const std::vector<CountedPart>& counted, const Tensor& sums);
   // Returns the errors of compressed sums; null: nothing is compressed.
   CompressedGradients* compressed() { return compressed_.get(); }
+  // Adds these errors, every replica its own.
+  void add_errors(std::vector<HeldState>& states) const;
   // Makes the unit's sums available in the arena to work that is enqueued before the next call. A reader goes through the
   // units in order, and ends the reading by a call without a unit.
   virtual void read(std::optional<std::size_t> /*unit*/) {}

@@ -153,7 +153,7 @@ std::vector<HeldState> ParameterStorage::saved() const {
         saved.push_back(held_state(state, part));
     }
   }
-  add_errors(saved);
+  gradients_->add_errors(saved);
   return saved;
 }
 
@@ -161,14 +161,8 @@ std::vector<HeldState> ParameterStorage::held() const {
   std::vector<HeldState> held;
   for (const std::string& state : states())
     for (const TensorStates::Part& part : parts_of(state)) held.push_back(held_state(state, part));
-  add_errors(held);
+  gradients_->add_errors(held);
   return held;
-}
-
-void ParameterStorage::add_errors(std::vector<HeldState>& states) const {
-  if (gradients_->compressed() == nullptr) return;
-  for (const CompressedGradients::Errors& part : gradients_->compressed()->errors())
-    states.push_back({part.state, part.held.parameter, {part.held.begin, part.held.end}, part.values});
 }
 
 HeldState ParameterStorage::held_state(const std::string& state, const TensorStates::Part& part) const {

@@ -75,8 +75,6 @@ class ParameterStorage {
   // Returns the parts of a state that this rank holds.
   std::vector<TensorStates::Part> parts_of(const std::string& state) const;
   HeldState held_state(const std::string& state, const TensorStates::Part& part) const;
-  // Adds the errors of compressed gradients, every replica its own.
-  void add_errors(std::vector<HeldState>& states) const;
   // Returns the offset of a held part in this state's array, of a state that is stored like the weights.
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 
