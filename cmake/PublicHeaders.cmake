@@ -53,6 +53,7 @@ set(training_included_headers
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp
   actors/training/job/run_settings.hpp
+  comm/compressed/block_code.hpp
   core/device_kind.hpp
   data/samples/dataset.hpp
   data/samples/sample.hpp

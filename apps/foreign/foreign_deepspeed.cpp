@@ -83,7 +83,7 @@ constexpr ForeignKey deepspeed_table[] = {
     {"zero_optimization.cpu_offload", when_on, "offload=optimizer"},
     {"zero_optimization.offload_optimizer.*", holds, "automatic"},
     {"zero_optimization.offload_param.*", holds, "automatic"},
-    {"zero_optimization.zero_quantized_*", holds_for, "quantized communication is not built; leave it out", "off"},
+    {"zero_optimization.zero_quantized_*", holds_for, "ours is --compress-gradients int8, for gradients; leave it out", "off"},
     {"zero_optimization.mics_*", refused, "MiCS is not built; leave it out"},
     {"zero_optimization.*", holds, "bucket sizes and overlap are automatic"},
     {"zero_allow_untested_optimizer", holds, "all of them are tested"},

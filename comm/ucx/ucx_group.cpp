@@ -19,6 +19,14 @@ constexpr std::size_t piece_bytes = std::size_t{512} << 10;
 
 using Phase = UcxGroupHeader::Phase;
 
+// Divides `rows` of `row_bytes` each into one part per member. `source` has every member's rows.
+struct GroupSplit {
+  RowSplit rows;
+  std::size_t row_bytes;
+  std::size_t begin(int member) const { return static_cast<std::size_t>(rows.begin(member)) * row_bytes; }
+  std::size_t bytes(int member) const { return static_cast<std::size_t>(rows.count(member)) * row_bytes; }
+};
+
 }  // namespace
 
 UcxGroupPart::~UcxGroupPart() {
@@ -31,20 +39,12 @@ UcxGroupPart::~UcxGroupPart() {
 // One collective, on the stream's thread.
 class UcxGroup::Call {
  public:
-  // Divides `rows` of `row_bytes` each into one part per member. `source` has every member's rows.
-  struct Split {
-    RowSplit rows;
-    std::size_t row_bytes;
-    std::size_t begin(int member) const { return static_cast<std::size_t>(rows.begin(member)) * row_bytes; }
-    std::size_t bytes(int member) const { return static_cast<std::size_t>(rows.count(member)) * row_bytes; }
-  };
-
   explicit Call(UcxGroup& group) : group_(group), mail_(*group.part_->mail), board_(*group.part_->board) {
     number_ = ++group.calls_;
   }
 
   // full[begin(m) ...] of every member m becomes m's `shard`.
-  void gather(const void* shard, std::byte* full, const Split& split) {
+  void gather(const void* shard, std::byte* full, const GroupSplit& split) {
     send_part(Phase::gather, shard, split.bytes(self()));
     expect_parts(full, split);
     board_.bring(self(), shard, number_);
@@ -66,6 +66,21 @@ class UcxGroup::Call {
     }
     board_.bring(self(), source, number_);
     if (!is_far(before) && bytes > 0) std::memcpy(target, board_.source(before, number_), bytes);
+    end();
+  }
+
+  // received: the own part of every member's source.
+  void exchange_parts(const std::byte* source, std::byte* received, const GroupSplit& split) {
+    const std::size_t own = split.bytes(self());
+    board_.bring(self(), source, number_);
+    for (int member = 0; member < group_.size_; ++member, received += own) {
+      if (is_far(member)) {
+        mail_.send(others_, header(self(), member, Phase::gather, 0), source + split.begin(member), split.bytes(member));
+        mail_.expect(others_, header(member, self(), Phase::gather, 0), {received, own});
+      } else if (own > 0) {
+        std::memcpy(received, static_cast<const std::byte*>(board_.source(member, number_)) + split.begin(self()), own);
+      }
+    }
     end();
   }
 
@@ -97,7 +112,7 @@ class UcxGroup::Call {
     std::byte* all;  // receives the other parts' sums; null: nobody wants them
   };
 
-  void add(const Sum& sum, const Split& split) {
+  void add(const Sum& sum, const GroupSplit& split) {
     board_.bring(self(), sum.source, number_);
     for (const int owner : group_.far_) send_pieces(owner, sum.source + split.begin(owner), split.bytes(owner));
     if (sum.all != nullptr) expect_sums(sum.all, split);
@@ -181,7 +196,7 @@ class UcxGroup::Call {
     for (const int member : group_.far_) mail_.send(others_, header(self(), member, phase, 0), data, bytes);
   }
 
-  void expect_parts(std::byte* full, const Split& split) {
+  void expect_parts(std::byte* full, const GroupSplit& split) {
     for (const int member : group_.far_) {
       mail_.expect(others_, header(member, self(), Phase::gather, 0), {full + split.begin(member), split.bytes(member)});
     }
@@ -194,7 +209,7 @@ class UcxGroup::Call {
   }
 
   // Sums overwrite what was added: their owner has received this member's piece before it sends the sum.
-  void expect_sums(std::byte* all, const Split& split) {
+  void expect_sums(std::byte* all, const GroupSplit& split) {
     for (const int owner : group_.far_) {
       for (std::uint32_t piece = 0; piece < pieces(split.bytes(owner)); ++piece) {
         mail_.expect(others_, header(owner, self(), Phase::gather, piece),
@@ -215,7 +230,7 @@ class UcxGroup::Call {
   }
 
   // Adds the part that this member owns, piece by piece: two are in flight while one is added.
-  void add_own(const Sum& sum, const Split& split) {
+  void add_own(const Sum& sum, const GroupSplit& split) {
     const std::size_t bytes = split.bytes(self());
     const std::uint32_t count = pieces(bytes);
     for (std::uint32_t piece = 0; piece < std::min(count, 2U); ++piece) expect_piece(piece, bytes);
@@ -231,7 +246,7 @@ class UcxGroup::Call {
     }
   }
 
-  void add_piece(const Sum& sum, const Split& split, std::uint32_t piece, std::byte* target) {
+  void add_piece(const Sum& sum, const GroupSplit& split, std::uint32_t piece, std::byte* target) {
     const std::size_t size = piece_size(split.bytes(self()), piece);
     if (size == 0) return;
     std::vector<const std::byte*> sources(static_cast<std::size_t>(group_.size_));
@@ -297,12 +312,12 @@ void UcxGroup::enqueue(Stream& stream, Work work) {
 }
 
 void UcxGroup::all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) {
-  const Call::Split split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+  const GroupSplit split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
   enqueue(stream, [shard, full, split](Call& call) { call.gather(shard.data, static_cast<std::byte*>(full.data), split); });
 }
 
 void UcxGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) {
-  const Call::Split split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+  const GroupSplit split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
   enqueue(stream, [shard, full, split](Call& call) {
     call.add(
         {static_cast<const std::byte*>(full.data), static_cast<std::byte*>(shard.data), full.dtype, Reduction::sum, nullptr},
@@ -311,7 +326,7 @@ void UcxGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& 
 }
 
 void UcxGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) {
-  const Call::Split split{RowSplit(tensor.elements(), size_), size_of(tensor.dtype)};
+  const GroupSplit split{RowSplit(tensor.elements(), size_), size_of(tensor.dtype)};
   enqueue(stream, [member = member_, tensor, reduction, split](Call& call) {
     auto* data = static_cast<std::byte*>(tensor.data);
     call.add({data, data + split.begin(member), tensor.dtype, reduction, data}, split);
@@ -320,6 +335,13 @@ void UcxGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduct
 
 void UcxGroup::shift(Stream& stream, const Tensor& source, const Tensor& target) {
   enqueue(stream, [source, target](Call& call) { call.shift(source.data, target.data, source.bytes()); });
+}
+
+void UcxGroup::exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) {
+  const GroupSplit split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+  enqueue(stream, [full, received, split](Call& call) {
+    call.exchange_parts(static_cast<const std::byte*>(full.data), static_cast<std::byte*>(received.data), split);
+  });
 }
 
 void UcxGroup::all_to_all(Stream& stream, const RowExchange& exchange) {

@@ -79,6 +79,7 @@ class UcxGroup : public Group {
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override;
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override;
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override;
+  void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) override;
   void all_to_all(Stream& stream, const RowExchange& exchange) override;
   void abort(std::exception_ptr cause) override;
 

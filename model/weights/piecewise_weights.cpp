@@ -19,7 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view weights_name = "weights";
+constexpr std::string_view error_states = "gradient_";
 constexpr std::string_view file_prefix = "rank-", file_suffix = ".safetensors";
+
+// Errors of compressed gradients, which not all tensors have.
+bool is_error_state(const std::string& state) { return state.starts_with(error_states); }
 
 // A rectangle of a logical tensor; a vector has one column.
 struct Rectangle {
@@ -204,7 +208,8 @@ class PiecewiseTensors : public WeightSource {
   void check(const ModelConfig& config, const std::string& state, const fs::path& where, StateShapes shapes) {
     folder_ = where;
     std::size_t known = 0;
-    if (shapes == StateShapes::own && state != weights_name) return check_own(config, state);
+    const bool own = shapes == StateShapes::own || is_error_state(state);
+    if (own && state != weights_name) return check_own(config, state);
     for (const NamedShape& tensor : tensors_of_state(config, state)) {
       const auto found = tensors_.find(tensor.name);
       if (found == tensors_.end())

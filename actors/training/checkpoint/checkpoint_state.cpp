@@ -170,6 +170,7 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
   if (value.contains("trained")) state.trained = trained_in(value.at("trained"), file);
   if (value.contains("base")) state.base = checksum_in(value.at("base"), file);
   if (value.contains("base_form")) state.base_form = base_form_in(value.at("base_form"), file);
+  if (value.contains("compression")) state.compression = value.at("compression").as_string();
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
@@ -213,6 +214,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
   if (!state.trained.all()) value["trained"] = to_string(state.trained);
   if (state.base) value["base"] = to_text(*state.base);
   if (state.base_form) value["base_form"] = base_form_in(Json(*state.base_form), file);
+  if (!state.compression.empty()) value["compression"] = state.compression;
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
   if (!state.expert_biases.empty()) value["expert_biases"] = to_json(state.expert_biases);

@@ -23,6 +23,8 @@ struct CheckpointState {
   std::optional<std::uint64_t> base;
   // The form of the frozen matrices (name_of()); none where nothing could be quantised, and in older checkpoints.
   std::optional<std::string> base_form;
+  // The replicas whose errors of compressed gradients it holds, in words such as "int8 over 2 replicas, zero 0"; empty: none.
+  std::string compression = {};
   double first_loss = 0;                               // of the first step that had a loss; 0 before that
   std::optional<double> last_loss;                     // of the last step that had a loss; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;            // where it is dynamic

@@ -51,6 +51,18 @@ void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& sta
                   checkpoint.string(), state.optimizer));
 }
 
+// Errors of compressed gradients belong to their replicas. A run that begins to compress begins with errors of zero.
+void check_same_compression(const fs::path& checkpoint, const CheckpointState& state, const TrainJob& job) {
+  const std::string ours = compression_text(job);
+  if (state.compression.empty() || state.compression == ours) return;
+  throw Error(
+      ErrorKind::input,
+      fmt::format(
+          "{}: holds errors of gradients compressed to {}, and this run has {}; give the same "
+          "compress-gradients, replicas and zero, or begin a new run with the checkpoint as the model, which takes its weights alone",
+          checkpoint.string(), state.compression, ours.empty() ? "none" : ours));
+}
+
 // Returns a note where the run keeps the base of its adapters in another form than the checkpoint's run did.
 std::optional<std::string> other_base_note(const fs::path& checkpoint, const CheckpointState& state,
                                            const ModelConfig& config) {
@@ -69,6 +81,7 @@ std::optional<std::string> other_base_note(const fs::path& checkpoint, const Che
 void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                    TrainJob& job) {
   check_same_optimizer(checkpoint, manifest.state, job);
+  check_same_compression(checkpoint, manifest.state, job);
   InitialState initial =
       open_checkpoint(checkpoint, manifest, job.config, job.config.adapter.exists() ? job.initial.weights : nullptr);
   if (const std::string difference = other_data(manifest, job); !difference.empty()) {

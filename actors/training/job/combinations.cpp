@@ -26,6 +26,20 @@ struct CombinationTable {
        "offload-to",
        false},
       excluded(zero, one_replica, "zero divides state among replicas, and there is one; give dp 2 or more, or leave it out"),
+      excluded(compressed_gradients, one_replica,
+               "replicas compress what they exchange, and there is one; give dp 2 or more, or leave it out"),
+      {compressed_gradients, {}, DeviceKind::cuda, "compressed gradients are not built for GPUs yet; leave it out", true},
+      not_built(compressed_gradients, zero_2,
+                "compressed gradients whose sums are divided are not built yet; use zero 0 or 1, or leave it out"),
+      not_built(compressed_gradients, offload, "compressed gradients with offload are not built yet; leave out one of them"),
+      not_built(compressed_gradients, expert_parallel,
+                "compressed gradients of experts that ranks divide are not built yet; use ep 1, or leave it out"),
+      excluded(
+          compressed_gradients, scaled_loss,
+          "the errors that compression feeds back have the loss scale of their step, and fp16 changes it; use bf16 or fp32"),
+      not_built(
+          compressed_gradients, elastic,
+          "errors of compressed gradients belong to a replica, and no other can take them over yet; leave out one of them"),
 
       excluded(ready_order, no_ready_rule, "the schedule has no rule for what is ready; use planned"),
       excluded(ready_order, slices, "slices keep the plan's order; use planned"),

@@ -137,6 +137,8 @@ struct FeatureTable {
          const Precision& precision = run.job.numerics.precision;
          return asked_if(precision.rounds_weights(), precision.compute == DType::bf16 ? "bf16" : "fp16");
        }},
+      {scaled_loss, "{precision fp16}", "precision",
+       [](const Run& run) { return asked_if(run.job.numerics.precision.compute == DType::f16, "fp16"); }},
       {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
       {adapter_dropout, "{lora-dropout}", "lora-dropout",
        [](const Run& run) {
@@ -155,8 +157,14 @@ struct FeatureTable {
        [](const Run& run) { return asked_if(run.job.numerics.precision.fp8_products, "fp8"); }},
       {one_replica, "one replica ({dp 1} and {cp 1})"},
       {zero, "{zero}", "zero", [](const Run& run) { return asked_above(0, run.job.zero.stage); }},
+      {zero_2, "{zero 2}, {zero 3}", "zero",
+       [](const Run& run) { return asked_if(run.job.zero.divides_grads(), std::to_string(run.job.zero.stage)); }},
       {zero_3, "{zero 3}", "zero",
        [](const Run& run) { return asked_if(run.job.zero.divides_weights(), std::to_string(run.job.zero.stage)); }},
+      {compressed_gradients, "{compress-gradients}", "compress-gradients",
+       [](const Run& run) {
+         return asked_if(run.job.compression.gradients != BlockCode::none, name_of(run.job.compression.gradients));
+       }},
       {zero_times, "{gather-weights}, {publish-weights} of simulate"},
       {offload, "{offload}", "offload",
        [](const Run& run) { return asked_if(run.job.offload.any(), to_string(run.job.offload)); }},

@@ -1,5 +1,7 @@
 #include "actors/training/job/run_settings.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace pipetrain {
@@ -16,6 +18,12 @@ LearningRate LearningRateSettings::over(std::int64_t total_steps) const {
   const std::int64_t warmup =
       warmup_ratio ? static_cast<std::int64_t>(std::ceil(*warmup_ratio * static_cast<double>(total_steps))) : warmup_steps;
   return {kind, peak, minimum, warmup, total_steps, warmup_initial};
+}
+
+std::string compression_text(const JobSettings& job) {
+  if (job.compression.gradients == BlockCode::none) return {};
+  return fmt::format("{} over {} replicas, zero {}", name_of(job.compression.gradients), weight_copies(job.mesh_shape()),
+                     job.zero.stage);
 }
 
 }  // namespace pipetrain

@@ -12,6 +12,7 @@
 
 #include "actors/ranks/device_settings.hpp"
 #include "actors/training/job/fault.hpp"
+#include "comm/compressed/block_code.hpp"
 #include "core/mesh.hpp"
 #include "data/open_dataset.hpp"
 #include "data/samples/sampler.hpp"
@@ -166,6 +167,11 @@ enum class Elastic {
   takeover,  // those that are left take over the lost ranks and repeat the step
 };
 
+// The numbers that replicas exchange in few bits.
+struct Compression {
+  BlockCode gradients = BlockCode::none;  // of matrices, with error feedback
+};
+
 // The settings that a TrainJob takes over unchanged.
 struct JobSettings {
   PreferenceSettings preference;
@@ -175,6 +181,7 @@ struct JobSettings {
   DeviceSettings devices;
   Numerics numerics;
   Zero zero;
+  Compression compression;
   Offload offload;
   OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
@@ -193,6 +200,10 @@ struct JobSettings {
     return {.dp = static_cast<int>(batch.dp) / layout.ep, .pp = layout.pp, .cp = layout.cp, .ep = layout.ep, .tp = layout.tp};
   }
 };
+
+// Describes the errors of compressed gradients that the job's replicas keep, "int8 over 2 replicas, zero 0"; empty: none. They
+// fit no job that is described otherwise.
+std::string compression_text(const JobSettings& job);
 
 struct RunSettings : JobSettings {
   ModelSettings model;

@@ -30,6 +30,7 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group, con
           .tp = tp,
           .prefetch = setup.zero.prefetch,
           .optimizer = setup.optimizer,
+          .compression = {setup.compression.gradients, replicas, replica, setup.layout.tp},
           .saves = setup.saves,
           .kept_copies = setup.kept_copies};
 }

@@ -93,6 +93,10 @@ void RankState::close_gradients(std::size_t block, bool last) {
 }
 
 void RankState::begin_step(schedules::StepKind kind) {
+  // Compressed sums change their errors, which are saved, before the optimizer's step.
+  const bool compresses = setup_.compression.gradients != BlockCode::none;
+  if (compresses && snapshot_) snapshot_->protect(ops_.stream());
+  if (compresses && copier_) copier_->protect(ops_.stream());
   for (const auto& group : storages_.trained()) group->storage.begin_step(kind);
 }
 

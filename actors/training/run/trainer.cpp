@@ -228,6 +228,7 @@ class Trainer::Run {
     state.trained = job_.config.trained;
     state.base = job_.base;
     if (job_.base || job_.config.base_form != WeightForm::plain) state.base_form = name_of(job_.config.base_form);
+    state.compression = compression_text(job_);
     state.loss_scale = verdicts_.loss_scale_state();
     state.expert_biases = biases_.values();
     state.first_loss = done.first_loss;

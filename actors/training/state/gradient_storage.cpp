@@ -1,6 +1,7 @@
 #include "actors/training/state/gradient_storage.hpp"
 
 #include <cstdint>
+#include <utility>
 
 #include "actors/training/offload/offload_storage.hpp"
 #include "model/parameters/arena_views.hpp"
@@ -19,6 +20,7 @@ GradientStorage::GradientStorage(const Setup& setup, Placement placement) : setu
   // Gaps between tensors are summed over replicas, too. This comes last: nothing may fail while the stream writes to
   // memory that would then be freed.
   setup_.ops.stream().zero(arena_);
+  if (compressed_) compressed_->clear(setup_.ops.stream());
 }
 
 // opens_units: units that share memory wait for each other here; offloaded ones, which share slots, do not need that.
@@ -32,10 +34,21 @@ void GradientStorage::make_reduction(bool opens_units) {
     owner_sums_ = std::make_shared<OwnerSums>(setup_.device, setup_.replicas, std::move(units));
     sum = [owners = owner_sums_](Stream& stream, const Tensor& grads) { owners->sum(stream, grads); };
   }
+  if (setup_.compression.code != BlockCode::none) {
+    compressed_ =
+        std::make_unique<CompressedGradients>(places, setup_.compression, setup_.device, setup_.replicas, setup_.rank);
+    sum = compressed_->over(arena_, std::move(sum));
+  }
   reduction_ = std::make_unique<GradientReduction>(setup_.device, std::move(sum), setup_.transfer);
 }
 
 Tensor GradientStorage::part(const Region& region) const { return span(arena_, region.begin, region.size()); }
+
+void GradientStorage::add_errors(std::vector<HeldState>& states) const {
+  if (!compressed_) return;
+  for (const CompressedGradients::Errors& part : compressed_->errors())
+    states.push_back({part.state, part.held.parameter, {part.held.begin, part.held.end}, part.values});
+}
 
 void GradientStorage::begin_step() {
   if (reduction_) reduction_->begin_step();

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/copies/state_copier.hpp"
 #include "actors/training/places/state_places.hpp"
+#include "actors/training/state/compressed_gradients.hpp"
 #include "actors/training/state/gradient_reduction.hpp"
 #include "actors/training/state/owner_sums.hpp"
 #include "core/buffer.hpp"
@@ -32,6 +34,7 @@ class GradientStorage {
     std::shared_ptr<Group> replicas;   // null: one replica
     std::shared_ptr<Stream> transfer;  // between replicas
     DType type = DType::f32;
+    CompressedTensors::Setup compression = {};
     std::string rank;  // for errors
   };
   // Allocates zeros. The setup's references must outlive it. Throws Error(out_of_memory).
@@ -61,6 +64,10 @@ class GradientStorage {
   virtual void reduce(int chunk);
   // sums [count_sums(counted)] f64: the sums of squares of these parts, in their order.
   virtual void square_sums(const std::vector<CountedPart>& counted, const Tensor& sums);
+  // Returns the errors of compressed sums; null: nothing is compressed.
+  CompressedGradients* compressed() { return compressed_.get(); }
+  // Adds these errors, every replica its own.
+  void add_errors(std::vector<HeldState>& states) const;
   // Makes the unit's sums available in the arena to work that is enqueued before the next call. A reader goes through the
   // units in order, and ends the reading by a call without a unit.
   virtual void read(std::optional<std::size_t> /*unit*/) {}
@@ -81,8 +88,9 @@ class GradientStorage {
   Setup setup_;
   Buffer memory_;
   Tensor arena_;
-  std::shared_ptr<OwnerSums> owner_sums_;         // null: all replicas keep all sums
-  std::unique_ptr<GradientReduction> reduction_;  // null: one replica
+  std::unique_ptr<CompressedGradients> compressed_;  // null: sums are in fp32
+  std::shared_ptr<OwnerSums> owner_sums_;            // null: all replicas keep all sums
+  std::unique_ptr<GradientReduction> reduction_;     // null: one replica
 };
 
 }  // namespace pipetrain

@@ -55,6 +55,7 @@ void ParameterStorage::make_gradients(Ops& ops) {
                                      .replicas = setup_.replicas,
                                      .transfer = setup_.transfer,
                                      .type = setup_.places.precision.grad,
+                                     .compression = setup_.compression,
                                      .rank = to_string(setup_.rank)};
   if (setup_.places.offload.gradients) {
     gradients_ = std::make_unique<OffloadedGradientStorage>(setup, *offload_streams_, setup_.places.offload);
@@ -89,6 +90,8 @@ std::vector<TensorStates::Part> ParameterStorage::parts_of(const std::string& st
 }
 
 void ParameterStorage::load(const std::string& state, const WeightSource& source) {
+  if (gradients_->compressed() != nullptr && is_compression_error(state))
+    return gradients_->compressed()->load(state, source, *setup_.device);
   optimizer_storage_->begin_writing(state);
   const std::vector<TensorStates::Part> parts = parts_of(state);
   const auto slice_of = [&](std::size_t i) -> const Parameter& {
@@ -125,6 +128,12 @@ const float* ParameterStorage::restore(const float* values) {
     }
   }
   loaded();
+  if (CompressedGradients* const compressed = gradients_->compressed()) {
+    for (const CompressedGradients::Errors& part : compressed->errors()) {
+      std::copy_n(values, part.held.size(), part.values);
+      values += part.held.size();
+    }
+  }
   return values;
 }
 
@@ -144,6 +153,7 @@ std::vector<HeldState> ParameterStorage::saved() const {
         saved.push_back(held_state(state, part));
     }
   }
+  gradients_->add_errors(saved);
   return saved;
 }
 
@@ -151,6 +161,7 @@ std::vector<HeldState> ParameterStorage::held() const {
   std::vector<HeldState> held;
   for (const std::string& state : states())
     for (const TensorStates::Part& part : parts_of(state)) held.push_back(held_state(state, part));
+  gradients_->add_errors(held);
   return held;
 }
 
@@ -188,6 +199,7 @@ void ParameterStorage::begin_rehearsal() {
 void ParameterStorage::end_rehearsal(const std::vector<CountedPart>& counted, const Tensor& sums) {
   weights_->set_rehearsing(false);
   stream_.zero(gradients_->arena());
+  if (CompressedGradients* const compressed = gradients_->compressed()) compressed->clear(stream_);
   gradients_->square_sums(counted, sums);
   optimizer_storage_->step(gradients_->arena(), {},
                            {.steps = [this](std::size_t unit) { gradients_->read(unit); }, .stepped = [](std::size_t) {}});

@@ -1,4 +1,5 @@
 #include "actors/training/offload/offload_storage.hpp"
+#include "actors/training/state/compressed_gradients.hpp"
 #include "actors/training/state/eight_bit_optimizer.hpp"
 #include "actors/training/state/fetched_parameters.hpp"
 #include "actors/training/state/fetched_shards.hpp"
@@ -27,6 +28,12 @@ std::size_t resident_state_bytes(const Optimizer& optimizer, const StatePlaces& 
   if (optimizer.granularity() == Granularity::matrix) return TensorStates(optimizer, places, previews).bytes();
   if (optimizer.granularity() == Granularity::block) return optimizer.states().size() * EightBitPlaces(places).bytes();
   return optimizer.states().size() * places.states() * sizeof(float);
+}
+
+// Returns the tensors whose gradients are compressed; nothing where none are.
+std::optional<CompressedTensors> compressed_tensors(const StorageSetup& setup, const StatePlaces& places) {
+  if (setup.compression.code == BlockCode::none || setup.compression.replicas == 1) return {};
+  return CompressedTensors(places, setup.compression);
 }
 
 enum class CopiedParts { all, saved };
@@ -73,9 +80,13 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     use.gradients += OffloadedGradientStorage::alignment * size_of(precision.grad);
     add_outside(OffloadedArray::bytes(outside_gradients(setup.layout, places.units(), places.offloaded_ranges())));
   }
-  if (setup.saves) use.snapshot = copied_bytes(setup, *optimizer, places, CopiedParts::saved);
+  const auto compressed = compressed_tensors(setup, places);
+  const std::size_t errors = compressed ? compressed->errors() * sizeof(float) : 0;
+  if (compressed) use.gradients += compressed->bytes();
+  if (setup.saves) use.snapshot = copied_bytes(setup, *optimizer, places, CopiedParts::saved) + errors;
   if (setup.kept_copies > 0)
-    use.copies = static_cast<std::size_t>(setup.kept_copies) * copied_bytes(setup, *optimizer, places, CopiedParts::all);
+    use.copies =
+        static_cast<std::size_t>(setup.kept_copies) * (copied_bytes(setup, *optimizer, places, CopiedParts::all) + errors);
   return use;
 }
 

@@ -5,6 +5,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/places/state_places.hpp"
+#include "actors/training/state/compressed_gradients.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
@@ -26,8 +27,9 @@ struct StorageSetup {
   TensorParallel tp = {};  // the ranks that hold the other slices
   int prefetch = 1;        // see Zero
   OptimizerSettings optimizer;
-  bool saves = false;   // its rank keeps host memory for a snapshot of its states
-  int kept_copies = 0;  // copies of its states for which the host needs memory
+  CompressedTensors::Setup compression = {};  // of sums over the replicas
+  bool saves = false;                         // its rank keeps host memory for a snapshot of its states
+  int kept_copies = 0;                        // copies of its states for which the host needs memory
 };
 
 // Returns the bytes that a ParameterStorage will allocate, on the device and outside of it. Pure.

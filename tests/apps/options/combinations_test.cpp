@@ -129,6 +129,20 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
   };
 }
 
+std::vector<RefusedCommand> compression_commands() {
+  using enum Feature;
+  using enum Command::Kind;
+  return {
+      {compressed_gradients, one_replica, {train, "--compress-gradients int8"}},
+      {compressed_gradients, {}, {train_on_gpus, "--dp 2 --compress-gradients int8"}},
+      {compressed_gradients, zero_2, {train, "--dp 2 --zero 2 --compress-gradients int8"}},
+      {compressed_gradients, offload, {train, "--dp 2 --offload optimizer --offload-to /tmp --compress-gradients int8"}},
+      {compressed_gradients, expert_parallel, {train, "--dp 2 --ep 2 --compress-gradients int8"}},
+      {compressed_gradients, scaled_loss, {train, "--dp 2 --precision fp16 --compress-gradients int8"}},
+      {compressed_gradients, elastic, {train_in_two_processes, "--dp 2 --elastic takeover --compress-gradients int8"}},
+  };
+}
+
 std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
@@ -230,8 +244,8 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (auto more :
-       {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files), expert_commands(files)})
+  for (auto more : {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files),
+                    expert_commands(files), compression_commands()})
     for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();
