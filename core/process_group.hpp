@@ -122,10 +122,7 @@ class Group {
 
   // received [size x count(rank), ...] = this rank's rows of every member's `full` [total, ...], in rank order; rows: the same
   // in all members. They do not overlap. Groups of CPU ranks have it.
-  virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) {
-    static_cast<void>(stream), static_cast<void>(full), static_cast<void>(received), static_cast<void>(rows);
-    throw Error(ErrorKind::internal, "this group exchanges no parts of tensors");
-  }
+  virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows);
 
   // Sends each member its rows of the sources, and receives those of all members, in rank order. Sources and targets do not
   // overlap, and all members must exchange tensors of the same columns and types. Groups of expert-parallel ranks have it.

@@ -5,6 +5,7 @@
 #include "comm/control/admission.hpp"
 #include "comm/control/reception.hpp"
 #include "comm/control/standby_socket.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain::control {
 
