@@ -111,8 +111,6 @@ std::vector<RefusedCommand> expert_commands() {
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {expert_parallel, expert_adapters, {train, "--model qwen3-30b-a3b --seq-len 8 --dp 2 --ep 2 --lora-rank 2"}},
       {expert_adapters, adapter_dropout, {train, "--model qwen3-30b-a3b --seq-len 8 --lora-rank 2 --lora-dropout 0.1"}},
-      {sinks, {}, {train_on_gpus, "--model gpt-oss-20b --seq-len 8"}},
-      {latent_attention, {}, {train_on_gpus, "--model deepseek-v2-lite --seq-len 8"}},
       {sigmoid_router, router_z_loss, {train, "--model deepseek-v3 --seq-len 8 --moe-z-loss 0.001"}},
       {sigmoid_router, half_precision, {train, "--model deepseek-v3 --seq-len 8 --precision bf16"}},
       {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
