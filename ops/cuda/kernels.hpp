@@ -105,15 +105,6 @@ void attention_mma(cudaStream_t stream, const SegmentShape& shape, const Attenti
 std::size_t attention_mma_backward_scratch(const SegmentShape& shape);  // bytes
 void attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
-// attention/sinks.cu
-void add_sinks(cudaStream_t stream, const SinksArgs& args);
-void sinks_backward(cudaStream_t stream, const SinksBackwardArgs& args);
-
-// attention/latent_heads.cu, cached_latent_attention.cu
-void latent_heads(cudaStream_t stream, const SegmentShape& shape, const LatentHeadsArgs& args);
-void latent_heads_backward(cudaStream_t stream, const SegmentShape& shape, const LatentHeadsBackwardArgs& args);
-void cached_latent_attention(cudaStream_t stream, const SegmentShape& shape, const CachedLatentAttentionArgs& args);
-
 // cached_attention.cu: fp32 and bf16, any head size up to 256
 void cached_attention(cudaStream_t stream, const SegmentShape& shape, const CachedAttentionArgs& args);
 

@@ -3,7 +3,7 @@
 // sum of latent vectors (DeepSeek-AI 2024, "DeepSeek-V2"). A block handles one token and head; its warps alternate over the
 // keys, each with a running softmax, and are combined in a fixed order.
 #include "ops/cuda/attention/latent.cuh"
-#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // The queries, keys and values of latent attention: see ops/cpu/attention/latent_attention.cpp. Each thread writes as many
 // adjacent columns of a token as 16 bytes hold, all of one part of one head.
 #include "ops/cuda/attention/latent.cuh"
-#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/document_positions.hpp"
 
 namespace pipetrain::cuda {

@@ -1,5 +1,5 @@
 // The learned logits that add to the denominators of attention's softmax: see ops/cpu/attention/sinks.cpp.
-#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
 

@@ -5,6 +5,7 @@
 #include "core/buffer.hpp"
 #include "ops/cuda/attention/attention_choice.hpp"
 #include "ops/cuda/attention/copy_heads.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/kernels.hpp"
 

@@ -9,6 +9,7 @@
 #include "core/buffer.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/cuda/dispatch/attention_ops.hpp"
 #include "ops/cuda/dispatch/expert_ops.hpp"
 #include "ops/cuda/experts/experts.hpp"

@@ -7,7 +7,7 @@ namespace pipetrain::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int sum_rows = 8;  // threads that share a column of an expert's rows
+constexpr int row_parts = 8;  // threads that share a column of an expert's rows
 
 struct BiasView {
   const int* offsets;                         // [experts + 1]
@@ -68,9 +68,9 @@ __global__ void __launch_bounds__(threads) dots_kernel(BiasView view, const T* d
 // A block adds 32 packs of columns of one expert, blockIdx.y: each thread every eighth row, in order, and then one thread the
 // eight sums.
 template <class T, int W>
-__global__ void __launch_bounds__(32 * sum_rows) sum_kernel(BiasView view, const T* dy, float* dbias) {
+__global__ void __launch_bounds__(32 * row_parts) sum_kernel(BiasView view, const T* dy, float* dbias) {
   using R = Real<T>;
-  __shared__ R sums[sum_rows][32 * W];
+  __shared__ R sums[row_parts][32 * W];
   wait_for_previous();
   const int lane = static_cast<int>(threadIdx.x), pack = static_cast<int>(blockIdx.x) * 32 + lane,
             part = static_cast<int>(threadIdx.y), expert = static_cast<int>(blockIdx.y);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(32 * sum_rows) sum_kernel(BiasView view, const
   R sum[W] = {};
   if (pack < view.packs) {
 #pragma unroll 4
-    for (int row = view.offsets[expert] + part; row < end; row += sum_rows) {
+    for (int row = view.offsets[expert] + part; row < end; row += row_parts) {
       const auto grad = load<W>(dy, view.first(row) + pack);
       const R weight = view.weight(row);
 #pragma unroll
@@ -89,10 +89,10 @@ __global__ void __launch_bounds__(32 * sum_rows) sum_kernel(BiasView view, const
   for (int i = 0; i < W; ++i) sums[part][lane * W + i] = sum[i];
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x) * 32 * W;
-  for (int i = part * 32 + lane; i < 32 * W; i += 32 * sum_rows) {
+  for (int i = part * 32 + lane; i < 32 * W; i += 32 * row_parts) {
     if (first + i >= view.packs * W) return;
     R all = 0;
-    for (int other = 0; other < sum_rows; ++other) all += sums[other][i];
+    for (int other = 0; other < row_parts; ++other) all += sums[other][i];
     dbias[static_cast<std::int64_t>(expert) * view.packs * W + first + i] += static_cast<float>(all);
   }
 }
@@ -140,7 +140,7 @@ void expert_bias_backward(cudaStream_t stream, const ExpertBiasBackwardArgs& arg
     if (args.dots.shape.rank() > 0)
       launch(stream, dots_kernel<T, B, W>, blocks_for(args.dy.rows(), threads / 32), threads, 0, view, data_of<T>(args.dy),
              data_of<B>(args.bias), data_of<float>(args.dots));
-    launch(stream, sum_kernel<T, W>, dim3(blocks_for(view.packs, 32), static_cast<unsigned>(view.experts)), dim3(32, sum_rows),
+    launch(stream, sum_kernel<T, W>, dim3(blocks_for(view.packs, 32), static_cast<unsigned>(view.experts)), dim3(32, row_parts),
            0, view, data_of<T>(args.dy), data_of<float>(args.dbias));
   });
 }
