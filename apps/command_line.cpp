@@ -17,6 +17,7 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -24,6 +25,10 @@
 #include "apps/doctor/doctor.hpp"
 #include "apps/export/export_model.hpp"
 #include "apps/generate/generate.hpp"
+#include "apps/help/completion.hpp"
+#include "apps/help/help_topic.hpp"
+#include "apps/help/man_page.hpp"
+#include "apps/help/overview.hpp"
 #include "apps/launch/launch.hpp"
 #include "apps/launch/launch_program.hpp"
 #include "apps/output/launch_report.hpp"
@@ -88,6 +93,8 @@ const std::vector<Command>& commands() {
        [](const auto& arguments, const Environment& environment) {
          return run_export(parse_export_options(arguments, environment));
        }},
+      {"completion", completion_help, run_completion},
+      {"man", man_help, run_man},
   };
   return all;
 }
@@ -104,37 +111,71 @@ const Command& find_command(const std::string& name) {
                           nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help lists the commands"));
 }
 
-// A program that launch starts has options of its own.
-bool asks_for(const Command& command, const std::vector<std::string>& arguments, std::string_view option) {
-  const std::size_t own = command.name == "launch" ? arguments_of_launch(arguments) : arguments.size();
-  const auto end = arguments.begin() + static_cast<std::ptrdiff_t>(own);
-  return std::find(arguments.begin(), end, option) != end;
+// The arguments of a command before those of a program that launch starts, which has options of its own.
+std::span<const std::string> own_arguments(const Command& command, const std::vector<std::string>& arguments) {
+  return {arguments.data(), command.name == "launch" ? arguments_of_launch(arguments) : arguments.size()};
+}
+
+bool has_argument(std::span<const std::string> arguments, std::string_view word) {
+  return std::find(arguments.begin(), arguments.end(), word) != arguments.end();
+}
+
+// Returns the word after --help or -h; no value if none follows, or the next option. The word after launch's is its program.
+std::optional<std::string> word_after_help(const Command& command, std::span<const std::string> arguments) {
+  const auto help =
+      std::find_if(arguments.begin(), arguments.end(), [](const auto& word) { return word == "--help" || word == "-h"; });
+  if (command.name == "launch" || arguments.end() - help < 2 || help[1].starts_with('-')) return std::nullopt;
+  return help[1];
+}
+
+bool is_topic(const std::string& word) {
+  const auto topics = help_topics();
+  return std::find(topics.begin(), topics.end(), word) != topics.end();
+}
+
+void print_help(const Command& command, const std::optional<std::string>& about) {
+  fmt::print("{}", about ? help_page(*find_command_summary(command.name), *about) : command.help());
+}
+
+// `pipetrain` alone in a terminal introduces itself, unless the environment holds options or a launcher's numbers.
+bool wants_overview(const std::vector<std::string>& arguments, const Environment& environment) {
+  const bool has_options =
+      std::any_of(environment.begin(), environment.end(), [](const auto& entry) { return entry.first != "PATH"; });
+  return arguments.empty() && !has_options && ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
 }
 
 void print_internal_error(const std::exception& error) {
   print_error(fmt::format("internal error: {}; this is a bug, please report it", error.what()));
 }
 
-// Runs a command. "help COMMAND" and "COMMAND help" are the same as "COMMAND --help".
+// Runs a command. "help COMMAND" and "COMMAND help" are the same as "COMMAND --help", and "help memory" as "--help memory".
 int run_command(std::vector<std::string> arguments, const Environment& environment) {
+  if (wants_overview(arguments, environment)) {
+    fmt::print("{}", overview());
+    return 0;
+  }
   const auto take_word = [&](std::string_view word) {
     const bool there = !arguments.empty() && arguments.front() == word;
     if (there) arguments.erase(arguments.begin());
     return there;
   };
   bool wants_help = take_word("help");
+  std::optional<std::string> about;
+  if (wants_help && !arguments.empty() && is_topic(arguments.front())) about = arguments.front();
   std::string name = "train";
-  if (!arguments.empty() && !arguments.front().starts_with('-')) {
+  if (!about && !arguments.empty() && !arguments.front().starts_with('-')) {
     name = arguments.front();
     arguments.erase(arguments.begin());
   }
   const Command& command = find_command(name);
-  wants_help = take_word("help") || wants_help || asks_for(command, arguments, "--help") || asks_for(command, arguments, "-h");
-  if (wants_help) {
-    fmt::print("{}", command.help());
+  const std::span<const std::string> own = own_arguments(command, arguments);
+  if (!about) about = word_after_help(command, own);
+  const bool help_follows = !arguments.empty() && arguments.front() == "help";
+  if (wants_help || help_follows || has_argument(own, "--help") || has_argument(own, "-h")) {
+    print_help(command, about);
     return 0;
   }
-  if (asks_for(command, arguments, "--version")) {
+  if (has_argument(own, "--version")) {
     fmt::print("pipetrain {}\n", PIPETRAIN_VERSION);
     return 0;
   }

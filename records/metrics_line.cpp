@@ -102,14 +102,14 @@ std::string to_json_line(const StepMetrics& metrics) {
   std::string line = fmt::format(
       R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
       R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{},"applied_steps":{},)"
-      R"("aux_loss":{},"z_loss":{},"expert_load_max":{},"expert_load_cv":{},"expert_dropped":{},"trainable_parameters":{},"membership":{},"takeovers":{})",
+      R"("aux_loss":{},"z_loss":{},"expert_load_max":{},"expert_load_cv":{},"expert_dropped":{},"trainable_parameters":{},"membership":{},"takeovers":{},"total_steps":{})",
       metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
       shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
       shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
       shortest(metrics.loss_scale), metrics.skipped, whole_text(metrics.applied_steps), exact(metrics.aux_loss),
       exact(metrics.z_loss), shortest(metrics.expert_load_max), shortest(metrics.expert_load_cv),
       whole_text(metrics.expert_dropped), whole_text(metrics.trainable_parameters), whole_text(metrics.membership),
-      whole_text(metrics.takeovers));
+      whole_text(metrics.takeovers), whole_text(metrics.total_steps));
   line += preference_members(metrics.preference);
   if (metrics.input_wait) line += fmt::format(R"(,"input_wait":{})", shortest(metrics.input_wait));
   if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));
@@ -178,6 +178,7 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
   metrics.trainable_parameters = read_whole("trainable_parameters");
   metrics.membership = read_whole("membership");
   metrics.takeovers = read_whole("takeovers");
+  metrics.total_steps = read_whole("total_steps");
   metrics.preference = read_preference(members, place);
   metrics.input_wait = read("input_wait");
   metrics.stage_bubble = numbers(members, place, "stage_bubble");

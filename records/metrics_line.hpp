@@ -32,8 +32,9 @@ struct StepMetrics {
   std::optional<std::int64_t> trainable_parameters;
   // The number of the membership that ran the step, counted from 1, and of the takeovers before it.
   std::optional<std::int64_t> membership, takeovers;
-  PreferenceMetrics preference;      // of a loss of preferences
-  std::optional<double> input_wait;  // seconds in which a first stage may have waited for data; no key if unknown
+  std::optional<std::int64_t> total_steps;  // of the whole run; unknown if its end depends on the loss
+  PreferenceMetrics preference;             // of a loss of preferences
+  std::optional<double> input_wait;         // seconds in which a first stage may have waited for data; no key if unknown
   std::vector<std::optional<double>>
       stage_bubble;  // one for each stage, replica-major, 0 to 1; bubble is their mean; no key if empty
 };

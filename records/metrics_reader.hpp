@@ -23,6 +23,7 @@ class MetricsReader {
   // step comes again, as in a stream that a resumed run appended to, it and those after it replace the earlier ones; a file
   // that became shorter is read anew. Returns true if the steps have changed. Throws Error(input), "FILE:LINE: ...".
   bool read();
+  const std::filesystem::path& file() const { return file_; }
   // Ascending. Only the last one has memory_bytes and stage_bubble.
   const std::vector<StepMetrics>& steps() const { return steps_; }
   // Ascending; those of the steps that are kept.

@@ -26,21 +26,39 @@ class Dots {
   std::vector<bool> set_;
 };
 
-Dots dots_of(const std::vector<std::pair<std::int64_t, double>>& points, int width, int height) {
-  Dots dots(width, height);
-  double low = points.front().second, high = low;
-  for (const auto& point : points) {
-    low = std::min(low, point.second);
-    high = std::max(high, point.second);
+// Maps steps and values to dots: the first step to the left, the largest value to the top.
+class CurveScale {
+ public:
+  CurveScale(const CurvePoints& points, const CurvePoints& marks)
+      : first_(points.front().first), last_(points.back().first), low_(points.front().second), high_(low_) {
+    for (const CurvePoints* each : {&points, &marks}) {
+      for (const auto& [step, value] : *each) {
+        first_ = std::min(first_, step);
+        last_ = std::max(last_, step);
+        low_ = std::min(low_, value);
+        high_ = std::max(high_, value);
+      }
+    }
   }
-  const double first = static_cast<double>(points.front().first), steps = static_cast<double>(points.back().first) - first;
-  const auto place = [](double share, int count) {
+  int x(std::int64_t step, int width) const {
+    return last_ > first_ ? place(static_cast<double>(step - first_) / static_cast<double>(last_ - first_), width) : 0;
+  }
+  int y(double value, int height) const { return high_ > low_ ? place((high_ - value) / (high_ - low_), height) : height / 2; }
+
+ private:
+  static int place(double share, int count) {
     return std::clamp(static_cast<int>(std::lround(share * (count - 1))), 0, count - 1);
-  };
+  }
+
+  std::int64_t first_, last_;
+  double low_, high_;
+};
+
+Dots dots_of(const CurvePoints& points, const CurveScale& scale, int width, int height) {
+  Dots dots(width, height);
   int before_x = -1, before_y = 0;
   for (const auto& [step, value] : points) {
-    const int x = steps > 0 ? place((static_cast<double>(step) - first) / steps, width) : 0;
-    const int y = high > low ? place((high - value) / (high - low), height) : height / 2;
+    const int x = scale.x(step, width), y = scale.y(value, height);
     int from = before_x < 0 ? y : before_y;
     if (before_x >= 0) {  // fewer points than columns: draw a straight line between two
       const int begin = before_y;
@@ -66,16 +84,18 @@ std::string braille(const Dots& dots, int column, int row) {
 
 }  // namespace
 
-std::vector<std::string> draw_curve(const std::vector<std::pair<std::int64_t, double>>& points, const CurveSize& size,
-                                    Glyphs glyphs) {
+std::vector<std::string> draw_curve(const CurvePoints& points, const CurvePoints& marks, const CurveSize& size, Glyphs glyphs) {
   std::vector<std::string> rows;
   if (points.empty()) return rows;
   const bool fine = glyphs == Glyphs::braille;
-  const Dots dots = dots_of(points, size.columns * (fine ? 2 : 1), size.rows * (fine ? 4 : 1));
+  const CurveScale scale(points, marks);
+  const Dots dots = dots_of(points, scale, size.columns * (fine ? 2 : 1), size.rows * (fine ? 4 : 1));
+  Dots marked(size.columns, size.rows);
+  for (const auto& [step, value] : marks) marked.set(scale.x(step, size.columns), scale.y(value, size.rows));
   for (int row = 0; row < size.rows; ++row) {
     std::string& line = rows.emplace_back();
     for (int column = 0; column < size.columns; ++column)
-      line += fine ? braille(dots, column, row) : dots.at(column, row) ? "*" : " ";
+      line += marked.at(column, row) ? "o" : fine ? braille(dots, column, row) : dots.at(column, row) ? "*" : " ";
   }
   return rows;
 }

@@ -14,7 +14,7 @@ option without brackets has none. Options come from the command line, else from 
 [schedules.md](schedules.md), [memory.md](memory.md), [data.md](data.md), [generate.md](generate.md),
 [multi-node.md](multi-node.md), [watching.md](watching.md) and [replay.md](replay.md) explain them.
 PAGE
-for command in train launch simulate tune doctor tokenize generate export replay compare watch relayout; do
+for command in train launch simulate tune doctor tokenize generate export replay compare watch relayout completion man; do
   printf '\n## %s\n\n```text\n' "$command"
   if [[ $command == launch ]]; then # its options are train's
     "$program" "$command" --help | sed '/^Model and data$/,$d' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'

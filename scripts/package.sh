@@ -64,6 +64,17 @@ text = open(glob.glob("*.dist-info/WHEEL")[0]).read()
 print(glob.glob("*.dist-info")[0].removesuffix(".dist-info") + "-" + re.search("Tag: (.*)", text)[1] + ".whl")')"
 }
 
+# package_help PREFIX: the manual page, and what shells complete, as PREFIX/bin/pipetrain prints them.
+package_help() {
+  local program=$1/bin/pipetrain share=$1/share
+  mkdir -p "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
+    "$share/fish/vendor_completions.d"
+  "$program" man | gzip -9n >"$share/man/man1/pipetrain.1.gz"
+  "$program" completion bash >"$share/bash-completion/completions/pipetrain"
+  "$program" completion zsh >"$share/zsh/vendor-completions/_pipetrain"
+  "$program" completion fish >"$share/fish/vendor_completions.d/pipetrain.fish"
+}
+
 # The program alone, with the libraries of Debian as dependencies.
 package_deb() {
   local preset=$1 target=$2 work file architecture
@@ -78,6 +89,7 @@ package_deb() {
   chmod 755 "$work/package"
   cmake --install "$(build_folder "$preset")" --prefix "$work/package/usr" --component program --strip >/dev/null
   cp "$root/LICENSE" "$work/package/usr/share/doc/pipetrain/copyright"
+  package_help "$work/package/usr"
   printf 'Source: pipetrain\n\nPackage: pipetrain\nArchitecture: %s\n' "$architecture" >"$work/debian/control"
   local depends
   depends=$(cd "$work" && dpkg-shlibdeps -O -e package/usr/bin/pipetrain | sed -n 's/^shlibs:Depends=//p')

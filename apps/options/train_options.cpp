@@ -366,30 +366,4 @@ LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, cons
   return run;
 }
 
-std::string train_help() {
-  return "pipetrain [train] OPTIONS\n"
-         "Train a transformer on a pipeline of stage actors. Without options: a tiny Llama on the built-in text.\n"
-         "\n"
-         "  pipetrain --pp 2 --tp 4 --microbatch 1\n"
-         "  pipetrain --model llama3.2-1b --data corpus.jsonl --pp 4 --steps 1000 --save run --metrics run.jsonl\n"
-         "\n" +
-         format_options(train_option_table()) +
-         "\n"
-         "Every option can also come from the environment (PIPETRAIN_PP=2) or from the --config file (pp = 2);\n"
-         "the command line wins over the environment, the environment over the file, the file over the defaults in [].\n"
-         "Results go to stdout, progress and notes to stderr. Exit status: 0 done, 1 the run failed, 2 the command\n"
-         "line, a file or data is wrong, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM: the step is finished, and saved\n"
-         "where --save is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or\n"
-         "for --stall-timeout) after the first. SIGHUP and SIGINT stay ignored where they are so from the start (nohup).\n"
-         "SIGUSR1 prints what each stage waits for.\n"
-         "\n"
-         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, exit-in-update, stop, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
-         "with kind skip the step leaves the weights as they are, with slow the rank computes slowly from that step on.\n"
-         "\n"
-         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
-         "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
-         "(two runs), tokenize (text into a file of tokens), generate (text with a model), export (a Hugging Face\n"
-         "folder out of a checkpoint), replay (a recorded run), relayout (another layout for a live run).\n";
-}
-
 }  // namespace pipetrain

@@ -62,7 +62,4 @@ struct LaunchedRun {
 LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine);
 
-// Returns the text of `pipetrain train --help`.
-std::string train_help();
-
 }  // namespace pipetrain

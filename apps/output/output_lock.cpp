@@ -45,20 +45,35 @@ std::string holder_of(int descriptor) {
   return size > 0 ? fmt::format(" ({})", std::string_view(name.data(), static_cast<std::size_t>(size))) : "";
 }
 
+fs::path lock_of_folder(const fs::path& folder) { return folder / ".pipetrain.lock"; }
+
+fs::path lock_of_file(const fs::path& file) { return file.parent_path() / fmt::format(".{}.lock", file.filename().string()); }
+
+bool is_held(const fs::path& lock) {
+  const int descriptor = ::open(lock.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool held = lock_file(descriptor) != FileLock::held;
+  ::close(descriptor);
+  return held;
+}
+
 }  // namespace
+
+bool is_folder_in_use(const fs::path& folder) { return is_held(lock_of_folder(folder)); }
+bool is_file_in_use(const fs::path& file) { return is_held(lock_of_file(file)); }
 
 std::unique_ptr<OutputLock> OutputLock::of_folder(const std::string& option, const fs::path& folder,
                                                   std::vector<std::string>& notes) {
   const char* const done_there = option == "save" ? "saving" : "writing";
   return std::unique_ptr<OutputLock>(
-      new OutputLock({option, folder, folder, folder / ".pipetrain.lock", done_there, "folder"}, notes));
+      new OutputLock({option, folder, folder, lock_of_folder(folder), done_there, "folder"}, notes));
 }
 
 std::unique_ptr<OutputLock> OutputLock::of_file(const std::string& option, const OutputTarget& target,
                                                 std::vector<std::string>& notes) {
   const fs::path folder = target.file.has_parent_path() ? target.file.parent_path() : fs::path(".");
-  const std::string name = fmt::format(".{}.lock", target.file.filename().string());
-  return std::unique_ptr<OutputLock>(new OutputLock({option, target.path, folder, folder / name, "writing", "file"}, notes));
+  return std::unique_ptr<OutputLock>(
+      new OutputLock({option, target.path, folder, lock_of_file(folder / target.file.filename()), "writing", "file"}, notes));
 }
 
 OutputLock::OutputLock(LockedOutput output, std::vector<std::string>& notes) : output_(std::move(output)) {

@@ -54,6 +54,11 @@ class OutputLock {
   int descriptor_ = -1;
 };
 
+// True while a run holds the lock of its output folder, or of its output file. On a file system without locks every
+// existing lock seems to be held. A run that takes the lock at the same instant is refused, so do not ask again and again.
+bool is_folder_in_use(const std::filesystem::path& folder);
+bool is_file_in_use(const std::filesystem::path& file);
+
 inline constexpr int most_output_locks = 8;
 
 // Removes the files that the locks of this process would remove. It is for a thread or handler that ends the process

@@ -1,8 +1,6 @@
 #include "apps/relayout/relayout.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,9 +10,9 @@
 #include "apps/options/operands.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/shared_options.hpp"
+#include "apps/output/output_lock.hpp"
 #include "apps/relayout/relayout_files.hpp"
 #include "core/error.hpp"
-#include "core/file_lock.hpp"
 
 namespace pipetrain {
 namespace {
@@ -23,15 +21,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t usual_timeout = 600, longest_timeout = 1'000'000;
-
-// True while a run holds the lock of its save folder. On a file system without locks every folder seems to have a run.
-bool has_live_run(const fs::path& folder) {
-  const int descriptor = ::open((folder / ".pipetrain.lock").c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool live = lock_file(descriptor) != FileLock::held;
-  ::close(descriptor);
-  return live;
-}
 
 // Waits for the answer. Returns no value where none came in time; the request is then withdrawn.
 std::optional<RelayoutAnswer> wait_for_answer(const fs::path& folder, const std::string& id, std::chrono::seconds timeout) {
@@ -48,7 +37,7 @@ fs::path folder_of(const std::vector<std::string>& operands) {
                 fmt::format("relayout: takes the --save folder of a run, and {} are given; write pipetrain relayout run --pp 4",
                             operands.size()));
   const fs::path folder = operands[0];
-  if (!has_live_run(folder))
+  if (!is_folder_in_use(folder))
     throw Error(
         ErrorKind::input,
         fmt::format("relayout: no run saves in {} now; give the --save folder of a live run, or start one with --resume "

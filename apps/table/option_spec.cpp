@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "apps/table/wrapped_text.hpp"
+
 namespace pipetrain {
 
 OptionRows joined_rows(std::initializer_list<OptionRows> parts) {
@@ -29,26 +31,6 @@ std::vector<std::string> option_names(const OptionRows& table) {
 namespace {
 
 constexpr std::size_t help_column = 34;
-constexpr std::size_t help_width = 100;
-
-// `text` broken at spaces to fit from help_column to page_width; the first line goes where the cursor is.
-std::string wrapped(const std::string& text) {
-  std::string result, line;
-  const auto flush = [&] {
-    if (!result.empty()) result.append("\n").append(help_column, ' ');
-    result += line;
-    line.clear();
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (!line.empty() && help_column + line.size() + 1 + (end - at) > help_width) flush();
-    if (!line.empty()) line += ' ';
-    line.append(text, at, end - at);
-    at = end + 1;
-  }
-  flush();
-  return result;
-}
 
 }  // namespace
 
@@ -62,8 +44,8 @@ std::string format_options(const OptionRows& table) {
     std::string help = spec.help;
     if (!spec.default_value.empty()) help += fmt::format(" [{}]", spec.default_value);
     const bool own_line = left.size() + 2 > help_column;
-    page +=
-        fmt::format("{}{}{:{}}{}\n", left, own_line ? "\n" : "", "", help_column - (own_line ? 0 : left.size()), wrapped(help));
+    page += fmt::format("{}{}{:{}}{}\n", left, own_line ? "\n" : "", "", help_column - (own_line ? 0 : left.size()),
+                        wrapped_text(help, {.indent = help_column}));
   }
   return page;
 }

@@ -38,7 +38,13 @@ off_t end_of_steps(int fd, std::int64_t last) {
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done)
-    : file_("metrics", std::move(path),
+    : path_(path),
+      file_("metrics", std::move(path),
             steps_done > 0 ? [=](int fd) { return end_of_steps(fd, steps_done); } : GrowingFile::KeptEnd()) {}
+
+void MetricsFile::begin() {
+  file_.begin();
+  remove_failure_note(path_);
+}
 
 }  // namespace pipetrain

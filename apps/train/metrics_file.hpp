@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/output/growing_file.hpp"
+#include "records/failure_note.hpp"
 #include "records/metrics_line.hpp"
 
 namespace pipetrain {
@@ -22,15 +23,18 @@ class MetricsFile {
   // Returns true if a write is known to succeed. A file on a disk is tried at once, a stream by write().
   bool tried() const { return file_.tried(); }
   // Call it when the run begins. Throws Error(input) if the file cannot be cut.
-  void begin() { file_.begin(); }
+  void begin();
   // The line has reached the system when this returns. Throws Error(input) on a full disk; the file then ends with the
   // previous line. Throws Error(aborted) if a stream is not read and the run has been asked to stop.
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
+  // Leaves the cause beside the file for those who watch the run.
+  void fail(const FailureNote& note) const noexcept { write_failure_note(path_, note); }
 
  private:
   void write_line(const std::string& text) { file_.write(text + '\n'); }
 
+  std::filesystem::path path_;
   GrowingFile file_;
 };
 

@@ -127,6 +127,7 @@ StepOutputs::StepOutputs(const TrainOptions& options, const Trainer& trainer, co
       model_(model),
       report_(report),
       peak_(peak_speed(options)),
+      last_step_(trainer.steps_done()),
       progress_(Progress::on_stderr(options.log_interval)) {
   if (options.records.metrics) metrics_.emplace(*options.records.metrics, trainer.steps_done());
   if (options.records.tensorboard)
@@ -145,6 +146,8 @@ void StepOutputs::begin(const std::vector<std::string>& notes, std::int64_t tota
 
 void StepOutputs::step(const StepReport& report) {
   StepMetrics metrics = step_metrics(report, memory_, model_, seconds_since_start());
+  last_step_ = metrics.step;
+  if (total_ > 0) metrics.total_steps = total_;
   if (peak_ && metrics.tflops_per_device) metrics.mfu = *metrics.tflops_per_device / peak_->tflops;
   write(metrics);
   print_notes(std::exchange(held_back_, {}));
@@ -164,6 +167,14 @@ void StepOutputs::evaluation(const Evaluation& evaluation) {
 }
 
 void StepOutputs::finish() { progress_.finish(); }
+
+void StepOutputs::fail(const std::string& cause) {
+  if (metrics_) metrics_->fail({last_step_ + 1, one_line(cause)});
+  try {
+    finish_report(RunState::failed, cause);
+  } catch (const Error&) {
+  }
+}
 
 void StepOutputs::finish_report(RunState state, const std::string& text) {
   if (report_ == nullptr) return;

@@ -31,6 +31,8 @@ class StepOutputs {
   void step(const StepReport& report);
   void evaluation(const Evaluation& evaluation);  // likewise
   void finish();
+  // Writes the cause beside the metrics and into the report. Errors of these writes are dropped: the cause matters more.
+  void fail(const std::string& cause);
   // Writes the last page of the report, if there is one and it has not been written. Throws Error.
   void finish_report(RunState state, const std::string& text = "");
 
@@ -46,7 +48,7 @@ class StepOutputs {
   std::optional<EventFile> events_;
   ReportFile* report_;
   std::optional<PeakSpeed> peak_;  // one device's
-  std::int64_t total_ = 0;
+  std::int64_t total_ = 0, last_step_ = 0;
   double seconds_per_step_ = 0;
   std::vector<std::string> held_back_;  // notes
   Progress progress_;

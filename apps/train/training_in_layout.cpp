@@ -37,14 +37,6 @@ namespace {
   std::_Exit(status);
 }
 
-// Writes the failure into the report page. A page that cannot be written must not hide the cause.
-void report_training_failure(StepOutputs& outputs, const std::string& cause) {
-  try {
-    outputs.finish_report(RunState::failed, cause);
-  } catch (const Error&) {  // the cause matters more than the page
-  }
-}
-
 // Prints which stage waits for which, in the whole run.
 void answer_training(Trainer& trainer) {
   for (const auto& line : trainer.waiting()) print_over_progress(line);
@@ -160,7 +152,7 @@ int end_failed_training(const RunFailed& failure, const TrainOptions& options, c
   const std::string cause = lost ? error_line(*lost) : failure.what();
   if (lost) print_error(cause, lost->kind());
   const int status = lost ? exit_status(lost->kind()) : report_failed_run(failure, joined, options.processes.stop_grace);
-  if (outputs) report_training_failure(*outputs, cause);
+  if (outputs) outputs->fail(cause);
   if (!failure.everything_stopped()) {
     locks = {};
     outputs.reset();
@@ -229,7 +221,7 @@ std::optional<int> TrainingInLayout::run() {
   } catch (const RunFailed& failure) {
     return end_failed_training(failure, options_, joined_, parts_->outputs, locks_);
   } catch (const Error& error) {  // a failed save or record
-    if (parts_->outputs) report_training_failure(*parts_->outputs, error_line(error));
+    if (parts_->outputs) parts_->outputs->fail(error_line(error));
     throw;
   }
 }

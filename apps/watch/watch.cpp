@@ -13,6 +13,7 @@
 #include "apps/options/operands.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/shared_options.hpp"
+#include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/train/progress.hpp"
 #include "core/error.hpp"
@@ -22,6 +23,7 @@ namespace pipetrain {
 
 namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t first_plain_lines = 10;
@@ -57,6 +59,7 @@ WatchView view_of_stdout(bool terminal) {
 StepProgress watched_progress(const StepMetrics& step) {
   StepProgress progress;
   progress.step = step.step;
+  progress.total = step.total_steps.value_or(0);
   progress.loss = step.loss;
   progress.grad_norm = step.grad_norm;
   progress.loss_scale = step.loss_scale;
@@ -89,15 +92,48 @@ class Screen {
   std::size_t lines_ = 0;
 };
 
+// A note of an earlier failure may lie there until the run that follows has begun to write.
+std::optional<FailureNote> failure_of(const MetricsReader& reader) {
+  auto note = read_failure_note(reader.file());
+  return note && (reader.steps().empty() || reader.steps().back().step < note->step) ? note : std::nullopt;
+}
+
+WatchedRun run_of(const MetricsReader& reader) { return {reader.steps(), reader.evaluations(), failure_of(reader)}; }
+
+// Looks for the writer only now and then, because looking takes the lock for an instant.
+class WriterWatch {
+ public:
+  explicit WriterWatch(fs::path file) : file_(std::move(file)) {}
+
+  bool is_there(double quiet_seconds) {
+    if (quiet_seconds < pause) {
+      there_ = true;
+      next_ = pause;
+    } else if (quiet_seconds >= next_) {
+      there_ = is_file_in_use(file_);
+      next_ = quiet_seconds + pause;
+    }
+    return there_;
+  }
+
+ private:
+  static constexpr double pause = 5;  // seconds
+  fs::path file_;
+  double next_ = pause;
+  bool there_ = true;
+};
+
 void watch_on_terminal(MetricsReader& reader, Clock::duration interval) {
   Screen screen;
+  WriterWatch writer(reader.file());
   auto changed = Clock::now();
   for (;;) {
     if (reader.read()) changed = Clock::now();
-    WatchView view = view_of_stdout(true);
-    view.quiet_seconds = std::chrono::duration<double>(Clock::now() - changed).count();
-    if (!screen.draw(reader.steps().empty() ? std::vector<std::string>{"no step is done yet"}
-                                            : watch_lines(reader.steps(), view)))
+    WatchedRun run = run_of(reader);
+    run.quiet_seconds = std::chrono::duration<double>(Clock::now() - changed).count();
+    run.has_writer = writer.is_there(run.quiet_seconds);
+    if (!screen.draw(run.steps.empty() ? std::vector<std::string>{"no step is done yet"}
+                                       : watch_lines(run, view_of_stdout(true))))
       return;
     std::this_thread::sleep_for(interval);
   }
@@ -106,6 +142,7 @@ void watch_on_terminal(MetricsReader& reader, Clock::duration interval) {
 // Prints one line a step, beginning with the last few.
 void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
   std::int64_t told = 0;
+  bool told_failure = false;
   for (bool first = true;; first = false) {
     reader.read();
     const auto& steps = reader.steps();
@@ -116,6 +153,9 @@ void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
       fmt::print("{}\n", plain_line(watched_progress(*step)));
       told = step->step;
     }
+    const auto failure = failure_of(reader);
+    if (failure && !told_failure) fmt::print("{}\n", failure_line(*failure));
+    told_failure = failure.has_value();
     if (!flushed()) return;
     std::this_thread::sleep_for(interval);
   }
@@ -124,7 +164,9 @@ void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
 void show_once(MetricsReader& reader) {
   reader.read();
   if (reader.steps().empty()) throw Error(ErrorKind::input, "watch: no step is done yet; leave --once out to wait for one");
-  for (const auto& line : watch_lines(reader.steps(), view_of_stdout(is_terminal()))) fmt::print("{}\n", line);
+  WatchedRun run = run_of(reader);
+  run.has_writer = is_file_in_use(reader.file());
+  for (const auto& line : watch_lines(run, view_of_stdout(is_terminal()))) fmt::print("{}\n", line);
 }
 
 }  // namespace

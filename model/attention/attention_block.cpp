@@ -1,30 +1,24 @@
 #include "model/attention/attention_block.hpp"
 
 namespace pipetrain {
-struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
+struct AttentionBlock::AttentionSaved final : HeadsSaved {
   NormedProjection::Saved projection;
   HeadNorms::Saved norms;
   ProjectionNorms::Saved projection_norms;
-  PackedAttention::Saved attention;
-  ResidualProjection::Saved out;
 
   void relocate(const Relocation& moved) override {
     projection.relocate(moved);
     norms.relocate(moved);
     projection_norms.relocate(moved);
-    attention.relocate(moved);
-    out.relocate(moved);
+    HeadsSaved::relocate(moved);
   }
 };
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : rotary_(config.rotates(parameters.block.layer)),
-      attention_(config, parameters.block.layer, tp),
+    : SelfAttention(config, parameters, tp, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)),
+      rotary_(config.rotates(parameters.block.layer)),
       qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}, config.input_norms,
-           LowRankAdapter::of(config, parameters.block, TensorRole::qkv_weight, tp)),
-      out_(config, {TensorRole::attention_out_weight, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)},
-           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual},
-           LowRankAdapter::of(config, parameters.block, TensorRole::attention_out_weight, tp)) {
+           LowRankAdapter::of(config, parameters.block, TensorRole::qkv_weight, tp)) {
   if (config.head_norms) head_norms_.emplace(config);
   if (config.projection_norms) projection_norms_.emplace(config);
 }
@@ -43,17 +37,15 @@ const Tensor& AttentionBlock::rotary_table(const BlockContext& context) const {
   return attention_.window() > 0 ? context.rotary.windowed : context.rotary.full;
 }
 
-Tensor AttentionBlock::angles(const BlockContext& context) const {
-  const Tensor& table = rotary_table(context);
-  return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
-}
-
 void AttentionBlock::attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
-                            AttentionSaved& saved) const {
+                            HeadsSaved& saved_base) const {
+  auto& saved = static_cast<AttentionSaved&>(saved_base);
   const SegmentShape shape = attention_.shape_of(context);
   const Tensor qkv = saved.attention.qkv = qkv_.forward(context, input, memory, saved.projection);
   if (projection_norms_) projection_norms_->forward(context, shape, qkv, *memory.results, saved.projection_norms);
-  norm_and_rotate(context, shape, {qkv, rotary_ ? std::optional(angles(context)) : std::nullopt, *memory.results}, saved.norms);
+  norm_and_rotate(context, shape,
+                  {qkv, rotary_ ? std::optional(angles(context, rotary_table(context))) : std::nullopt, *memory.results},
+                  saved.norms);
   // In 8 bits the weight gradient reads another form of the heads' output.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   attention_.forward(context, slice_keys(context, saved), for_heads, *memory.results, saved.attention);
@@ -64,15 +56,6 @@ void AttentionBlock::norm_and_rotate(const BlockContext& context, const SegmentS
   if (head_norms_) return head_norms_->forward(context, shape, args, norms);
   if (args.angles)
     context.ops.rotary(shape, {.qkv = args.qkv, .cos_sin = *args.angles, .documents = context.position_origins()});
-}
-
-SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const AttentionSaved& saved) const {
-  SliceKeys keys;
-  if (context.slice != nullptr)
-    for (const Saved* earlier : context.slice->earlier)
-      keys.push_back(static_cast<const AttentionSaved*>(earlier)->attention.qkv);
-  keys.push_back(saved.attention.qkv);
-  return keys;
 }
 
 void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
@@ -89,19 +72,10 @@ void AttentionBlock::attention_backward(const BlockContext& context, const Tenso
 
 void AttentionBlock::rotate_back(const BlockContext& context, const Tensor& qkv_grad) const {
   if (!rotary_) return;
-  context.ops.rotary(attention_.shape_of(context),
-                     {.qkv = qkv_grad, .cos_sin = angles(context), .documents = context.position_origins(), .inverse = true});
-}
-
-void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
-  auto& saved = static_cast<AttentionSaved&>(saved_base);
-  const ArenaScope scope(context.workspace);
-  const KeptMemory kept = forward_memory(context, memory);
-  attend(context, args.input, kept, saved);
-  out_.forward(
-      context,
-      {.input = saved.attention.heads, .residual = args.input, .output = args.output, .kept = kept.remade, .results = &memory},
-      saved.out);
+  context.ops.rotary(attention_.shape_of(context), {.qkv = qkv_grad,
+                                                    .cos_sin = angles(context, rotary_table(context)),
+                                                    .documents = context.position_origins(),
+                                                    .inverse = true});
 }
 
 void AttentionBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {

@@ -16,36 +16,30 @@ void multiply_own(Ops& ops, const LocalProduct& product) {
 
 }  // namespace
 
-struct LatentAttentionBlock::LatentSaved final : BlockCompute::Saved {
+struct LatentAttentionBlock::LatentSaved final : HeadsSaved {
   Tensor input;  // [Tr, H]
   Norm::Statistics statistics;
   Tensor normed;      // [Tr, H]
   Tensor all_normed;  // [T, H], where queries come from the hidden state; without a shape elsewhere
   Latent query, key_value;
   Tensor rotated;  // [T, R]: the shared columns of the keys, before they rotate
-  PackedAttention::Saved attention;
-  ResidualProjection::Saved out;
 
   void relocate(const Relocation& moved) override {
     statistics.relocate(moved);
     query.relocate(moved);
     key_value.relocate(moved);
     for (Tensor* const view : {&input, &normed, &all_normed, &rotated}) moved.move(*view);
-    attention.relocate(moved);
-    out.relocate(moved);
+    HeadsSaved::relocate(moved);
   }
 };
 
 LatentAttentionBlock::LatentAttentionBlock(const ModelConfig& config, const BlockParameters& parameters,
                                            const TensorParallel& tp)
-    : sizes_(*config.latent),
+    : SelfAttention(config, parameters, tp),
+      sizes_(*config.latent),
       interleaved_(config.rope.interleaved),
       latent_eps_(latent_norm_eps),
-      attention_(config, parameters.block.layer, tp),
-      norm_(config),
-      out_(config, {TensorRole::attention_out_weight},
-           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual},
-           LowRankAdapter::of(config, parameters.block, TensorRole::attention_out_weight, tp)) {}
+      norm_(config) {}
 
 std::unique_ptr<BlockCompute::Saved> LatentAttentionBlock::make_saved() const { return std::make_unique<LatentSaved>(); }
 
@@ -102,21 +96,9 @@ Tensor LatentAttentionBlock::queries(const BlockContext& context, const LatentSa
   return queries;
 }
 
-Tensor LatentAttentionBlock::angles(const BlockContext& context) const {
-  const Tensor& table = context.rotary.full;
-  return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
-}
-
-SliceKeys LatentAttentionBlock::slice_keys(const BlockContext& context, const LatentSaved& saved) const {
-  SliceKeys keys;
-  if (context.slice != nullptr)
-    for (const Saved* earlier : context.slice->earlier) keys.push_back(static_cast<const LatentSaved*>(earlier)->attention.qkv);
-  keys.push_back(saved.attention.qkv);
-  return keys;
-}
-
 void LatentAttentionBlock::attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
-                                  LatentSaved& saved) const {
+                                  HeadsSaved& saved_base) const {
+  auto& saved = static_cast<LatentSaved&>(saved_base);
   saved.input = input;
   compress(context, memory, saved);
   const SegmentShape shape = attention_.shape_of(context);
@@ -128,24 +110,12 @@ void LatentAttentionBlock::attend(const BlockContext& context, const Tensor& inp
     context.ops.latent_heads(shape, {.q = queries(context, saved, context.workspace),
                                      .key_value = key_value,
                                      .rotated = saved.rotated,
-                                     .cos_sin = angles(context),
+                                     .cos_sin = angles(context, context.rotary.full),
                                      .interleaved = interleaved_,
                                      .documents = context.position_origins(),
                                      .qkv = qkv});
   }
   attention_.forward(context, slice_keys(context, saved), *memory.inputs, *memory.results, saved.attention);
-}
-
-void LatentAttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory,
-                                   Saved& saved_base) const {
-  auto& saved = static_cast<LatentSaved&>(saved_base);
-  const ArenaScope scope(context.workspace);
-  const KeptMemory kept = forward_memory(context, memory);
-  attend(context, args.input, kept, saved);
-  out_.forward(
-      context,
-      {.input = saved.attention.heads, .residual = args.input, .output = args.output, .kept = kept.remade, .results = &memory},
-      saved.out);
 }
 
 void LatentAttentionBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
@@ -197,7 +167,7 @@ Tensor LatentAttentionBlock::expand_backward(const BlockContext& context, const 
   const Tensor rotated_grad = context.workspace.allocate({tokens, sizes_.rotated}, DType::f32),
                own_rotated = context.workspace.allocate({rows, sizes_.rotated}, DType::f32);
   context.ops.latent_heads_backward(attention_.shape_of(context), {.dqkv = qkv_grad,
-                                                                   .cos_sin = angles(context),
+                                                                   .cos_sin = angles(context, context.rotary.full),
                                                                    .interleaved = interleaved_,
                                                                    .documents = context.position_origins(),
                                                                    .dq = query_grad,

@@ -3,23 +3,17 @@
 // Each rank compresses its own rows, so that ranks exchange the latent vectors rather than hidden states.
 #pragma once
 
-#include <optional>
-
-#include "model/attention/packed_attention.hpp"
-#include "model/blocks/block_compute.hpp"
-#include "model/blocks/kept_memory.hpp"
+#include "model/attention/self_attention.hpp"
 #include "model/blocks/norm.hpp"
-#include "model/blocks/residual_projection.hpp"
 
 namespace pipetrain {
 
-class LatentAttentionBlock final : public BlockCompute {
+class LatentAttentionBlock final : public SelfAttention {
  public:
   LatentAttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
 
   std::unique_ptr<Saved> make_saved() const override;
   void bind(const BoundTensors& tensors) override;
-  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
   void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
@@ -36,16 +30,12 @@ class LatentAttentionBlock final : public BlockCompute {
     }
   };
 
-  // Runs the forward up to the heads' output.
-  void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, LatentSaved& saved) const;
+  void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, HeadsSaved& saved) const override;
   // Computes the norm's output, the latent vectors and the shared columns of the keys from saved.input.
   void compress(const BlockContext& context, const KeptMemory& memory, LatentSaved& saved) const;
   Latent latent(const BlockContext& context, const Tensor& own, const BoundTensor& norm, const KeptMemory& memory) const;
   // Returns [T, Hq D]: the queries, before they rotate.
   Tensor queries(const BlockContext& context, const LatentSaved& saved, Arena& memory) const;
-  SliceKeys slice_keys(const BlockContext& context, const LatentSaved& saved) const;
-  // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
-  Tensor angles(const BlockContext& context) const;
   // Returns the gradient of this rank's rows of a latent vector before its norm, [Tr, rank], in the workspace. Adds the
   // gradient of the matrix that expands it, whose output has the gradient output_grad.
   Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const BoundTensor& expand,
@@ -58,9 +48,7 @@ class LatentAttentionBlock final : public BlockCompute {
   LatentAttention sizes_;
   bool interleaved_;
   float latent_eps_;
-  PackedAttention attention_;
   Norm norm_;
-  ResidualProjection out_;
   BoundTensor compress_, query_norm_, key_norm_, query_expand_, key_value_expand_;
 };
 

@@ -9,9 +9,9 @@
 
 #include "schedules/plan/activation_offload.hpp"
 #include "schedules/plan/braids.hpp"
-#include "schedules/protocol/stage_protocol.hpp"
 #include "schedules/simulate/replica_exchanges.hpp"
 #include "schedules/simulate/simulate.hpp"
+#include "schedules/simulate/simulated_protocols.hpp"
 
 namespace pipetrain::schedules {
 
@@ -274,9 +274,7 @@ FollowingSteps Following::run() {
     now_ = event.time;
     handle(event);
   }
-  for (int s = 0; s < plan_.placement.stages(); ++s)
-    if (!stage(s).protocol.step_done())
-      throw std::logic_error("the simulation stopped: stage " + std::to_string(s) + ": " + stage(s).protocol.waiting_for());
+  for (int s = 0; s < plan_.placement.stages(); ++s) expect_end_of_step(stage(s).protocol, s);
   // The last step has no following step.
   const std::size_t last = ends_.size() - 2;
   FollowingSteps result;

@@ -119,7 +119,10 @@ TEST_CASE("a setting is known in three files, its struct, its row and its use, a
                                       {"hysteresis", R"((settings_\.|::)hysteresis\b|\bhysteresis = )"}}) {
     const auto files = files_naming(pattern);
     for (const std::string& file : files) UNSCOPED_INFO(name << " is named in " << file);
-    CHECK(files.count("actors/training/job/setting_table.cpp") == 1);
+    const auto has_row = [](const std::string& file) {
+      return file.ends_with("_setting_rows.cpp") || file == "actors/training/job/setting_table.cpp";
+    };
+    CHECK(std::count_if(files.begin(), files.end(), has_row) == 1);
     CHECK(files.size() == 3);
   }
   CHECK(text_of("docs/add-an-option.md").find("three files") != std::string::npos);

@@ -53,6 +53,7 @@ const std::vector<Room>& streets() {
   static const std::vector<Room> table = {
       {"apps/launch",
        {"apps/generate", "apps/options", "apps/output", "apps/processes", "apps/signals", "apps/table", "apps/train"}},
+      {"apps/help", {"apps/options", "apps/table"}},
       {"apps/replay", {"apps/options", "apps/output", "apps/simulate", "apps/table"}},
       {"apps/watch", {"apps/options", "apps/output", "apps/table", "apps/train"}},
       {"apps/train", {"apps/options", "apps/output", "apps/processes", "apps/relayout", "apps/signals", "apps/table"}},

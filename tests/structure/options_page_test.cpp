@@ -51,7 +51,7 @@ std::set<std::string> all_commands() {
   const std::string help = help_of("");
   const std::size_t begin = help.find("\nOther commands");
   REQUIRE(begin != std::string::npos);
-  std::set<std::string> commands = options_in_text(help.substr(begin), "([a-z]+)\\s\\(");
+  std::set<std::string> commands = options_in_text(help.substr(begin, help.find("\n\n", begin) - begin), "([a-z]+)\\s+\\(");
   CHECK(commands.size() >= 10);
   commands.insert("train");
   return commands;

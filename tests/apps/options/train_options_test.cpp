@@ -1,3 +1,4 @@
+#include "apps/help/overview.hpp"
 #include "apps/options/train_options.hpp"
 
 #include <iterator>

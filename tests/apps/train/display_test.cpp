@@ -39,7 +39,7 @@ TEST_CASE("a metrics line has all keys in the contract's order, and null for wha
       R"({"step":3,"loss":null,"grad_norm":null,"lr":null,"tokens":1024,"seconds":0.5,"elapsed":2,"tokens_per_second":null,)"
       R"("tokens_per_second_per_device":null,"tflops_per_device":null,"mfu":null,"bubble":null,"memory_bytes":null,)"
       R"("loss_scale":null,"skipped":false,"applied_steps":null,"aux_loss":null,"z_loss":null,"expert_load_max":null,)"
-      R"("expert_load_cv":null,"expert_dropped":null,"trainable_parameters":null,"membership":null,"takeovers":null)"
+      R"("expert_load_cv":null,"expert_dropped":null,"trainable_parameters":null,"membership":null,"takeovers":null,"total_steps":null)"
       R"(,"reward_chosen":null,"reward_rejected":null,"reward_margin":null,"reward_accuracy":null,"logp_chosen":null,"logp_rejected":null,"kl":null})");
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.memory_bytes = {1000, std::nullopt};
