@@ -136,7 +136,7 @@ struct EmbeddingGradArgs {
 // The activation of a gated MLP's gate.
 enum class GateKind { silu, gelu, clamped };  // gelu in its tanh form
 
-// With GateKind::clamped, on CPUs only: y = (u + 1) g sigmoid(alpha g), where g = min(gate, limit), and u is `up` between
+// With GateKind::clamped: y = (u + 1) g sigmoid(alpha g), where g = min(gate, limit), and u is `up` between
 // -limit and limit.
 struct GateClamps {
   float alpha = 1, limit = 0;
@@ -382,11 +382,11 @@ struct CachedAttentionArgs {
   Tensor qkv;               // [T, (Hq + 2 Hkv) D], for the positions from shape.first_query on
   Tensor cache;             // [positions, 2 Hkv D]: rows below shape.first_query are read, the T rows from it on are written
   Tensor out;               // [T, Hq D], output
-  Tensor log_sum_exp = {};  // [1, Hq, T] f32, output on CPUs; without a shape: not wanted
+  Tensor log_sum_exp = {};  // [1, Hq, T] f32, output; without a shape: not wanted
 };
 
 // A logit of each head, which adds to the denominator of the softmax of all its queries, and has no value (OpenAI 2025,
-// "gpt-oss-120b & gpt-oss-20b Model Card", section 2.3). On CPUs only. B may be a multiple of the batch, where the queries of a
+// "gpt-oss-120b & gpt-oss-20b Model Card", section 2.3). B may be a multiple of the batch, where the queries of a
 // sequence are divided into runs.
 struct SinksArgs {
   Tensor logits;       // [Hq]
@@ -402,8 +402,7 @@ struct SinksBackwardArgs {
 };
 
 // The queries, keys and values of a latent attention (DeepSeek-AI 2024, "DeepSeek-V2"), with as many key heads as query heads.
-// A head's queries and keys have P columns that stay, then R columns that rotate, P + R = D; values have V columns. On CPUs
-// only.
+// A head's queries and keys have P columns that stay, then R columns that rotate, P + R = D; values have V columns.
 struct LatentHeadsArgs {
   Tensor q;                  // [T, Hq D]
   Tensor key_value;          // [T, Hq (P + V)]: of each head, the first columns of its keys, then its values

@@ -37,8 +37,8 @@ struct ExpertCapacity {
   std::int64_t tokens = 0;
 };
 
-// How scores follow from logits, and weights from the scores of the experts that are chosen. Other rules than the usual one are
-// computed on CPUs only.
+// How scores follow from logits, and weights from the scores of the experts that are chosen. GPUs take at
+// most 32 groups.
 struct ScoreRule {
   bool sigmoid = false;  // the score of a logit is its sigmoid, and `probabilities` has it; otherwise its share of the softmax
   // The experts are divided into this many groups of neighbours, and only those of the `chosen_groups` with the highest scores
@@ -53,7 +53,7 @@ struct RouteArgs {
   bool normalised = false;  // the weights of a token's experts are divided by their sum
   ScoreRule rule = {};
   Tensor bias = {};        // [E] f32, added to the scores for the choice alone; without a shape: none
-  Tensor correction = {};  // as bias, on CPUs only
+  Tensor correction = {};  // as bias
   ExpertCapacity capacity = {};
   Routing routing;  // output
 };
@@ -113,11 +113,11 @@ struct WeighRowsBackwardArgs {
   Tensor weights;      // [R] f32
   Tensor dx;           // [R, I], output; may be dy's memory
   Tensor dweights;     // [R] f32, output: summed over the ranks
-  Tensor addend = {};  // [R] f32, on CPUs: each rank adds its own to dweights before that sum; without a shape: none
+  Tensor addend = {};  // [R] f32: each rank adds its own to dweights before that sum; without a shape: none
   Tensor used = {};    // [1] i32: the number of rows; without a shape: all
 };
 
-// The biases of the experts' matrices, on CPUs only. Columns [first_column, first_column + n) of the rows have the biases.
+// The biases of the experts' matrices. Columns [first_column, first_column + n) of the rows have the biases.
 struct ExpertBiasArgs {
   Tensor x;             // [R, N] +=
   Tensor bias;          // [E n]

@@ -183,7 +183,7 @@ class Ops {
     enqueue(OfSegments<MergeAttentionArgs>{shape, args});
   }
 
-  // --- On CPUs only: sinks and latent attention ---
+  // --- Sinks and latent attention ---
 
   // Adds the sinks' logits to the denominators of the softmax: out *= 1 / (1 + exp(logit - log_sum_exp)).
   void add_sinks(const SinksArgs& args) { enqueue(args); }

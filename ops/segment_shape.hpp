@@ -17,7 +17,7 @@ struct SegmentShape {
   std::int64_t queries = 1, keys = 1;           // in each sequence
   std::int64_t first_query = 0, first_key = 0;  // their first positions in the sequence
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
-  // On CPUs, values may have another number of columns than queries and keys, V in place of D; 0: D.
+  // Values may have another number of columns than queries and keys, V in place of D; 0: D.
   std::int64_t own_value_dim = 0;
   // A query attends to the last `window` positions up to its own; 0: to all of them.
   std::int64_t window = 0;

@@ -6,8 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/error_kind.hpp"
-#include "core/setting.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 

@@ -32,6 +32,14 @@ MODELS = {
     "gemma3-4b": lambda: transformers.Gemma3TextConfig(
         hidden_size=2560, num_hidden_layers=34, num_attention_heads=8, num_key_value_heads=4, head_dim=256,
         intermediate_size=10240, vocab_size=262208, sliding_window=1024, query_pre_attn_scalar=256),
+    "gpt-oss-20b": lambda: transformers.GptOssConfig(
+        hidden_size=2880, num_hidden_layers=24, num_attention_heads=64, num_key_value_heads=8, head_dim=64, intermediate_size=2880,
+        num_local_experts=32, num_experts_per_tok=4, vocab_size=201088, sliding_window=128, tie_word_embeddings=False),
+    "deepseek-v2-lite": lambda: transformers.DeepseekV2Config(
+        hidden_size=2048, num_hidden_layers=27, num_attention_heads=16, num_key_value_heads=16, intermediate_size=10944,
+        moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1,
+        kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, vocab_size=102400,
+        tie_word_embeddings=False),
 }
 
 
@@ -48,13 +56,15 @@ def parse_arguments():
     parser.add_argument("--schedule", default="1F1B", help="a class of torch.distributed.pipelining with one stage a rank")
     parser.add_argument("--vpp", type=int, default=1, choices=(1, 2), help="not used: every rank has one stage")
     parser.add_argument("--compile", type=int, default=1)
-    parser.add_argument("--attention", choices=("cudnn", "flash", "any"),
-                        help="any: what SDPA chooses, the default of Gemma, whose windows are masks; else cudnn")
+    parser.add_argument("--attention", choices=("cudnn", "flash", "any", "flex", "eager"),
+                        help="any: what SDPA chooses, the default of Gemma, whose windows are masks, and of DeepSeek, whose values are "
+                             "narrower than its keys; flex: flex_attention, the default of GPT-OSS; else cudnn")
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
     arguments = parser.parse_args()
     if not arguments.attention:
-        arguments.attention = "any" if arguments.model.startswith("gemma") else "cudnn"
+        defaults = {"gemma": "any", "deepseek": "any", "gpt-oss": "flex"}
+        arguments.attention = next((kind for name, kind in defaults.items() if arguments.model.startswith(name)), "cudnn")
     return arguments
 
 
@@ -65,7 +75,7 @@ def configuration(arguments):
         if getattr(config, "layer_types", None):
             config.layer_types = config.layer_types[:arguments.layers]
     config.use_cache = False
-    config._attn_implementation = "sdpa"
+    config._attn_implementation = {"flex": "flex_attention", "eager": "eager"}.get(arguments.attention, "sdpa")
     return config
 
 
@@ -94,7 +104,7 @@ class Stage(torch.nn.Module):
 def build_stage(arguments, config, stage, device):
     torch.set_default_dtype(torch.bfloat16)
     with device:
-        whole = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.bfloat16)
+        whole = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=config._attn_implementation, dtype=torch.bfloat16)
     torch.set_default_dtype(torch.float32)
     bounds = [config.num_hidden_layers * at // arguments.pp for at in (stage, stage + 1)]
     part = Stage(whole, *bounds, stage == 0, stage == arguments.pp - 1).train()
@@ -122,8 +132,8 @@ class Run:
             own = PipelineStage(self.part, stage, arguments.pp, device)
             self.schedule = get_schedule_class(arguments.schedule)(own, arguments.gas, loss_fn=self.loss)
         self.attention = {"cudnn": [SDPBackend.CUDNN_ATTENTION], "flash": [SDPBackend.FLASH_ATTENTION],
-                          "any": [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION,
-                                  SDPBackend.EFFICIENT_ATTENTION]}[arguments.attention]
+                          **dict.fromkeys(("any", "flex", "eager"), [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION,
+                                                                     SDPBackend.EFFICIENT_ATTENTION])}[arguments.attention]
 
     def step(self):
         with sdpa_kernel(self.attention):

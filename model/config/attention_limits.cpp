@@ -5,16 +5,13 @@
 #include "core/error.hpp"
 
 namespace pipetrain {
+
 bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision) {
   if (device != DeviceKind::cuda) return true;
   return precision == DType::f32 ? config.head_dim <= 256 : config.head_dim % 8 == 0;
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
-  if (device == DeviceKind::cuda && (config.sinks || config.latent))
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                config.sinks ? "GPT-OSS is not built for GPUs yet; use the CPU"
-                             : "latent attention (DeepSeek) is not built for GPUs yet; use the CPU");
   if (config.experts.scores.corrected && precision != DType::f32)
     throw Error(ErrorKind::input, {"precision", precision == DType::bf16 ? "bf16" : "fp16"},
                 "biases of choices that are rounded to 16 bits would choose other experts, and are not built in fp32 yet; use "

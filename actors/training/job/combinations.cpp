@@ -166,8 +166,6 @@ struct CombinationTable {
        DeviceKind::cuda,
        "sinks and patterns of attention are not built for GPUs yet; use window alone, or the CPU",
        true},
-      {sinks, {}, DeviceKind::cuda, "GPT-OSS is not built for GPUs yet; use the CPU", true},
-      {latent_attention, {}, DeviceKind::cuda, "latent attention (DeepSeek) is not built for GPUs yet; use the CPU", true},
       {whole_matrices,
        {},
        DeviceKind::cuda,

@@ -124,8 +124,6 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
-      {sinks, "GPT-OSS", "model", [](const Run& run) { return asked_if(run.job.config.sinks); }},
-      {latent_attention, "DeepSeek", "model", [](const Run& run) { return asked_if(run.job.config.latent.has_value()); }},
       {sigmoid_router, "DeepSeek-V3", "model",
        [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0 && run.job.config.experts.scores.sigmoid); }},
       {router_z_loss, "{moe-z-loss}", "moe-z-loss",

@@ -38,8 +38,6 @@ enum class Feature {
   expert_capacity,
   expert_biases,
   layer_balance,
-  sinks,
-  latent_attention,
   sigmoid_router,
   router_z_loss,
   half_precision,

@@ -35,14 +35,15 @@ __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __res
   const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
   const int begin = s.begin(batch, query);
-  Rows q(memory, 0, h.dim), k(memory, 1, h.dim), v(memory, 2, h.dim);
+  const int widest = max(h.dim, h.value);
+  Rows q(memory, 0, widest), k(memory, 1, widest), v(memory, 2, widest);
   q.load(s.query_head(batch, head), s.q_cols, first, h.sequence, h.dim);
 
   R acc[J] = {}, largest = -INFINITY, total = 0;
   for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
     __syncthreads();
     k.load(s.key_head(batch, kv), s.kv_cols, key0, s.keys, h.dim);
-    v.load(s.key_head(batch, h.kv_heads + kv), s.kv_cols, key0, s.keys, h.dim);
+    v.load(s.value_head(batch, kv), s.kv_cols, key0, s.keys, h.value);
     __syncthreads();
     R score[per_lane], top = largest;
 #pragma unroll
@@ -67,11 +68,11 @@ __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __res
 #pragma unroll
     for (int j = 0; j < J; ++j) acc[j] *= shrink;
     __syncwarp();  // a row belongs to one warp
-    accumulate(acc, weights[r], v, lane, h.dim);
+    accumulate(acc, weights[r], v, lane, h.value);
   }
   if (query >= h.sequence) return;
   const std::int64_t token = static_cast<std::int64_t>(batch) * h.sequence + query;
-  write(out + (token * h.heads + head) * h.dim, acc, total > 0 ? R{1} / total : R{0}, lane, h.dim);
+  write(out + (token * h.heads + head) * h.value, acc, total > 0 ? R{1} / total : R{0}, lane, h.value);
   if (lane == 0)
     log_sum_exp[(static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query] =
         static_cast<float>(largest + log(total));
@@ -82,9 +83,9 @@ void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs
   with_type(args.out.dtype, "attention's output", [&](auto o) {
     using O = typename decltype(o)::type;
     if constexpr (std::is_same_v<O, T> || std::is_same_v<O, float>) {
-      with_head_size(shape.head_dim, [&](auto j) {
-        launch(forward_kernel<T, O, decltype(j)::value>, {shape.queries, shape.heads, shape.batch, 3, shape.head_dim}, stream,
-               segment_of<T>(shape, args), data_of<O>(args.out), data_of<float>(args.log_sum_exp));
+      with_head_size(widest_head(shape), [&](auto j) {
+        launch(forward_kernel<T, O, decltype(j)::value>, {shape.queries, shape.heads, shape.batch, 3, widest_head(shape)},
+               stream, segment_of<T>(shape, args), data_of<O>(args.out), data_of<float>(args.log_sum_exp));
       });
     } else {
       throw Error(ErrorKind::internal, std::string("attention: no output in ") + to_string(args.out.dtype));

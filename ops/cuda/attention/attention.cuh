@@ -8,7 +8,7 @@
 namespace pipetrain::cuda {
 
 struct Heads {
-  int sequence, heads, kv_heads, dim;
+  int sequence, heads, kv_heads, dim, value;  // value: the columns of a head's values; dim: those of its queries and keys
   double scale;
   const int* documents;  // null: a sequence is one document
   Dropout dropout;
@@ -27,13 +27,10 @@ struct Heads {
 
 template <class Args>
 Heads heads_of(const SegmentShape& s, const Args& args) {
-  return {static_cast<int>(s.queries),
-          static_cast<int>(s.heads),
-          static_cast<int>(s.kv_heads),
-          static_cast<int>(s.head_dim),
-          s.exact_score_scale(),
-          data_or_null<int>(args.documents),
-          args.dropout};
+  return {static_cast<int>(s.queries),       static_cast<int>(s.heads),
+          static_cast<int>(s.kv_heads),      static_cast<int>(s.head_dim),
+          static_cast<int>(s.value_dim()),   s.exact_score_scale(),
+          data_or_null<int>(args.documents), args.dropout};
 }
 
 // Queries and keys in memory; heads.sequence counts the queries. T: the type of both.
@@ -61,10 +58,10 @@ struct Segment {
   __device__ const T* query_head(int batch, int head) const {
     return q + static_cast<std::int64_t>(batch) * heads.sequence * q_cols + head * heads.dim;
   }
-  // plane: key heads, then value heads
-  __device__ const T* key_head(int batch, int plane) const {
-    return kv + static_cast<std::int64_t>(batch) * key_rows * kv_cols + plane * heads.dim;
+  __device__ const T* key_head(int batch, int head) const {
+    return kv + static_cast<std::int64_t>(batch) * key_rows * kv_cols + head * heads.dim;
   }
+  __device__ const T* value_head(int batch, int head) const { return key_head(batch, heads.kv_heads) + head * heads.value; }
 };
 
 // The destination of a gradient, from its first head's column on.

@@ -1,7 +1,20 @@
 #include "ops/cuda/attention/attention_choice.hpp"
 
+#include <algorithm>
+
 namespace pipetrain::cuda {
 namespace {
+
+std::int64_t widest_head(const SegmentShape& shape) { return std::max(shape.head_dim, shape.value_dim()); }
+
+bool has_equal_heads(const SegmentShape& shape) { return shape.value_dim() == shape.head_dim; }
+
+// Returns the smallest head size of the Hopper kernels that is at least as large, or 0.
+std::int64_t hopper_head_size(std::int64_t head_dim) {
+  for (const std::int64_t size : {64, 96, 128, 256})
+    if (head_dim <= size) return size;
+  return 0;
+}
 
 template <class Args>
 bool is_plain(const Args& args) {
@@ -18,24 +31,25 @@ bool is_rounded(const Args& args) {
 // causal diagonal with the first key or with the last one, and takes a window only beside that diagonal.
 template <class Args>
 bool takes_cudnn(const SegmentShape& shape, const Args& args) {
-  const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 256;
+  const bool sizes = widest_head(shape) <= 256 && shape.head_dim % 8 == 0 && shape.value_dim() % 8 == 0;
   const bool sight =
       shape.is_windowed() ? shape.ends_together() && !shape.sees_all_keys() : shape.ends_together() || shape.sees_all_keys();
-  return is_rounded(args) && is_plain(args) && (shape.is_whole() || (sizes && sight));
+  return is_rounded(args) && is_plain(args) && ((shape.is_whole() && has_equal_heads(shape)) || (sizes && sight));
 }
 
 // Used only for attention that cuDNN, which is faster, cannot compute.
 template <class Args>
 bool takes_mma(const SegmentShape& shape, const Args& args) {
-  return is_rounded(args) && args.q.dtype == DType::bf16 && (!is_plain(args) || shape.is_windowed()) && shape.head_dim <= 256 &&
-         shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
+  return is_rounded(args) && args.q.dtype == DType::bf16 &&
+         (!is_plain(args) || shape.is_windowed() || shape.own_value_dim > 0) && has_equal_heads(shape) &&
+         shape.head_dim <= 256 && shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
 }
 
 // Documents are supported if the kernel can find where the documents of a block's keys end.
 bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
   const bool sight =
       args.documents ? shape.first_key == 0 && shape.ends_together() : shape.ends_together() || shape.sees_all_keys();
-  const bool heads = shape.head_dim == 64 || shape.head_dim == 96 || shape.head_dim == 128 || shape.head_dim == 256;
+  const bool heads = has_equal_heads(shape) && hopper_head_size(shape.head_dim) == shape.head_dim;
   const std::int64_t block = hopper_attention_keys(shape.head_dim);
   // A last block of keys that is filled in part reads the rows after them, which must be numbers: those of the next sequence.
   const bool whole = shape.is_whole() && args.kv.rows() == shape.batch * shape.keys;
@@ -77,8 +91,30 @@ AttentionKernel attention_backward_kernel(const SegmentShape& shape, const Atten
     if (takes_hopper(shape, args, gpu)) return AttentionKernel::hopper;
     if (takes_mma(shape, args)) return AttentionKernel::mma;
   }
-  if (rounded && shape.is_whole() && takes_cudnn(shape, args) && shares_layout(args)) return AttentionKernel::cudnn;
+  if (rounded && shape.is_whole() && has_equal_heads(shape) && takes_cudnn(shape, args) && shares_layout(args))
+    return AttentionKernel::cudnn;
   return AttentionKernel::exact;
+}
+
+std::int64_t padded_head_size(const SegmentShape& shape, const AttentionArgs& args) {
+  if (has_equal_heads(shape) || attention_kernel(shape, args) != AttentionKernel::exact) return 0;
+  const SegmentShape padded = with_padded_heads(shape, widest_head(shape));
+  return attention_kernel(padded, args) == AttentionKernel::exact ? 0 : padded.head_dim;
+}
+
+std::int64_t padded_head_size(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
+  if (has_equal_heads(shape) || attention_backward_kernel(shape, args, gpu) != AttentionKernel::exact) return 0;
+  for (const std::int64_t size : {hopper_head_size(widest_head(shape)), widest_head(shape)}) {
+    if (size > 0 && attention_backward_kernel(with_padded_heads(shape, size), args, gpu) != AttentionKernel::exact) return size;
+  }
+  return 0;
+}
+
+SegmentShape with_padded_heads(const SegmentShape& shape, std::int64_t size) {
+  SegmentShape padded = shape;
+  padded.head_dim = padded.own_value_dim = size;
+  padded.scale = shape.score_scale();
+  return padded;
 }
 
 }  // namespace pipetrain::cuda

@@ -23,4 +23,11 @@ enum class AttentionKernel : std::uint8_t {
 AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args);
 AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu);
 
+// Returns the head size to which queries, keys and values of different sizes are filled up with zeros, so that a kernel with
+// tensor cores takes them; 0 where they are not.
+std::int64_t padded_head_size(const SegmentShape& shape, const AttentionArgs& args);
+std::int64_t padded_head_size(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu);
+// Returns the shape with heads of this size. Scores keep their scale.
+SegmentShape with_padded_heads(const SegmentShape& shape, std::int64_t size);
+
 }  // namespace pipetrain::cuda

@@ -40,7 +40,7 @@ Layout layout_of(const SegmentShape& shape, const Args& args) {
   return layout;
 }
 
-using Key = std::tuple<bool, bool, DType, float, std::array<std::int64_t, 10>>;
+using Key = std::tuple<bool, bool, DType, float, std::array<std::int64_t, 11>>;
 
 Key key_of(bool backward, DType dtype, const Layout& of) {
   const SegmentShape& s = of.shape;
@@ -48,12 +48,14 @@ Key key_of(bool backward, DType dtype, const Layout& of) {
           of.causal(),
           dtype,
           s.scale,
-          {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows, s.window}};
+          {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, s.value_dim(), of.q_cols, of.kv_cols, of.kv_rows,
+           s.window}};
 }
 
 std::string text_of(const SegmentShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.queries) + " tokens on " + std::to_string(s.keys) + ", " +
-         std::to_string(s.heads) + " heads on " + std::to_string(s.kv_heads) + " of size " + std::to_string(s.head_dim);
+         std::to_string(s.heads) + " heads on " + std::to_string(s.kv_heads) + " of size " + std::to_string(s.head_dim) +
+         (s.value_dim() == s.head_dim ? "" : " with values of size " + std::to_string(s.value_dim()));
 }
 
 void* column_at(const Tensor& matrix, std::int64_t column) {
@@ -68,23 +70,28 @@ KeyValueColumns key_value_columns(const SegmentShape& s, const Tensor& kv) {
   return {column_at(kv, first), column_at(kv, first + s.kv_heads * s.head_dim)};
 }
 
-// The layout of [batch, heads, rows, D] in memory: each sequence has `stride` rows of `cols` columns, of which
+// The layout of [batch, heads, rows, dim] in memory: each sequence has `stride` rows of `cols` columns, of which
 // the first `rows` count.
 struct GraphRows {
-  std::int64_t heads, rows, stride, cols;
+  std::int64_t heads, rows, stride, cols, dim;
 };
 
 fe::graph::Tensor_attributes tensor(Id id, const char* name, const SegmentShape& s, const GraphRows& at) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
       .set_name(name)
-      .set_dim({s.batch, at.heads, at.rows, s.head_dim})
-      .set_stride({at.stride * at.cols, s.head_dim, at.cols, 1});
+      .set_dim({s.batch, at.heads, at.rows, at.dim})
+      .set_stride({at.stride * at.cols, at.dim, at.cols, 1});
 }
 
-GraphRows queries_of(const Layout& of) { return {of.shape.heads, of.shape.queries, of.shape.queries, of.q_cols}; }
-GraphRows keys_of(const Layout& of) { return {of.shape.kv_heads, of.shape.keys, of.kv_rows, of.kv_cols}; }
-GraphRows outputs_of(const SegmentShape& s) { return {s.heads, s.queries, s.queries, s.heads * s.head_dim}; }
+GraphRows queries_of(const Layout& of) {
+  return {of.shape.heads, of.shape.queries, of.shape.queries, of.q_cols, of.shape.head_dim};
+}
+GraphRows keys_of(const Layout& of) { return {of.shape.kv_heads, of.shape.keys, of.kv_rows, of.kv_cols, of.shape.head_dim}; }
+GraphRows values_of(const Layout& of) {
+  return {of.shape.kv_heads, of.shape.keys, of.kv_rows, of.kv_cols, of.shape.value_dim()};
+}
+GraphRows outputs_of(const SegmentShape& s) { return {s.heads, s.queries, s.queries, s.output_cols(), s.value_dim()}; }
 
 fe::graph::Tensor_attributes statistics(const SegmentShape& s) {
   return fe::graph::Tensor_attributes()
@@ -152,7 +159,7 @@ struct CudnnAttention::State {
     if (s.window > 0) attributes.set_diagonal_band_left_bound(s.window);
     auto [output, log_sums] =
         graph.sdpa(graph.tensor(tensor(q, "q", s, queries_of(layout))), graph.tensor(tensor(k, "k", s, keys_of(layout))),
-                   graph.tensor(tensor(v, "v", s, keys_of(layout))), attributes);
+                   graph.tensor(tensor(v, "v", s, values_of(layout))), attributes);
     describe_output(output, tensor(o, "o", s, outputs_of(s)));
     describe_output(log_sums, statistics(s));
     log_sums->set_data_type(fe::DataType_t::FLOAT);
@@ -160,7 +167,7 @@ struct CudnnAttention::State {
 
   void describe_backward(fe::graph::Graph& graph, const Layout& layout) const {
     const SegmentShape& s = layout.shape;
-    const GraphRows queries = queries_of(layout), keys = keys_of(layout), outputs = outputs_of(s);
+    const GraphRows queries = queries_of(layout), keys = keys_of(layout), values = values_of(layout), outputs = outputs_of(s);
     auto attributes = fe::graph::SDPA_backward_attributes()
                           .set_name("attention_backward")
                           .set_attn_scale(scale(s))
@@ -170,11 +177,11 @@ struct CudnnAttention::State {
     if (s.window > 0) attributes.set_diagonal_band_left_bound(s.window);
     auto [dq, dk, dv] =
         graph.sdpa_backward(graph.tensor(tensor(q, "q", s, queries)), graph.tensor(tensor(k, "k", s, keys)),
-                            graph.tensor(tensor(v, "v", s, keys)), graph.tensor(tensor(o, "o", s, outputs)),
+                            graph.tensor(tensor(v, "v", s, values)), graph.tensor(tensor(o, "o", s, outputs)),
                             graph.tensor(tensor(d_o, "do", s, outputs)), graph.tensor(statistics(s)), attributes);
     describe_output(dq, tensor(d_q, "dq", s, queries));
     describe_output(dk, tensor(d_k, "dk", s, keys));
-    describe_output(dv, tensor(d_v, "dv", s, keys));
+    describe_output(dv, tensor(d_v, "dv", s, values));
   }
 
   template <std::size_t N>

@@ -15,8 +15,8 @@ __global__ void delta_kernel(Heads h, std::int64_t rows, const T* __restrict__ d
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (row >= rows) return;
   R sum = 0;
-  for (int d = threadIdx.x % 32; d < h.dim; d += 32)
-    sum += static_cast<R>(to_float(dout[row * h.dim + d])) * static_cast<R>(to_float(out[row * h.dim + d]));
+  for (int d = threadIdx.x % 32; d < h.value; d += 32)
+    sum += static_cast<R>(to_float(dout[row * h.value + d])) * static_cast<R>(to_float(out[row * h.value + d]));
   sum = warp_sum(sum);
   const std::int64_t token = row / h.heads, head = row % h.heads;
   const std::int64_t batch = token / h.sequence, position = token % h.sequence;
@@ -30,7 +30,7 @@ struct Outputs {
   const R* delta;
 
   __device__ const T* dout_head(const Heads& h, int batch, int head) const {
-    return dout + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim;
+    return dout + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.value;
   }
 };
 

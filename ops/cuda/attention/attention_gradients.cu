@@ -16,9 +16,10 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
   const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
   const int begin = s.begin(batch, query);
-  Rows q(memory, 0, h.dim), g(memory, 1, h.dim), k(memory, 2, h.dim), v(memory, 3, h.dim);
+  const int widest = max(h.dim, h.value);
+  Rows q(memory, 0, widest), g(memory, 1, widest), k(memory, 2, widest), v(memory, 3, widest);
   q.load(s.query_head(batch, head), s.q_cols, first, h.sequence, h.dim);
-  g.load(of.dout_head(h, batch, head), h.heads * h.dim, first, h.sequence, h.dim);
+  g.load(of.dout_head(h, batch, head), h.heads * h.value, first, h.sequence, h.value);
   const std::int64_t statistic = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query;
   const R log_sum = query < h.sequence ? of.log_sum_exp[statistic] : 0.0F;
   const R row_delta = query < h.sequence ? static_cast<R>(of.delta[statistic]) : R{0};
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
   for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
     __syncthreads();
     k.load(s.key_head(batch, kv), s.kv_cols, key0, s.keys, h.dim);
-    v.load(s.key_head(batch, h.kv_heads + kv), s.kv_cols, key0, s.keys, h.dim);
+    v.load(s.value_head(batch, kv), s.kv_cols, key0, s.keys, h.value);
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < per_lane; ++j) {
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
       if (query < h.sequence && s.sees(begin, query, key)) {
         const R weight = exp(static_cast<R>(h.scale) * dot<R>(q.row(r), k.row(c), h.dim) - log_sum);
         const R factor = s.factor(batch, head, query, key);
-        value = weight * (factor * dot<R>(g.row(r), v.row(c), h.dim) - row_delta);
+        value = weight * (factor * dot<R>(g.row(r), v.row(c), h.value) - row_delta);
       }
       dscore[r][c] = value;
     }
@@ -56,9 +57,10 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
   const Heads& h = s.heads;
   const int first = blockIdx.x * tile, kv = blockIdx.y, batch = blockIdx.z;
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, key = first + r;
-  Rows k(memory, 0, h.dim), v(memory, 1, h.dim), q(memory, 2, h.dim), g(memory, 3, h.dim);
+  const int widest = max(h.dim, h.value);
+  Rows k(memory, 0, widest), v(memory, 1, widest), q(memory, 2, widest), g(memory, 3, widest);
   k.load(s.key_head(batch, kv), s.kv_cols, first, s.keys, h.dim);
-  v.load(s.key_head(batch, h.kv_heads + kv), s.kv_cols, first, s.keys, h.dim);
+  v.load(s.value_head(batch, kv), s.kv_cols, first, s.keys, h.value);
 
   R dk[J] = {}, dv[J] = {};
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
       if (s.begin(batch, query0) >= first + tile) break;  // no later query attends to a key of this tile
       __syncthreads();
       q.load(s.query_head(batch, head), s.q_cols, query0, h.sequence, h.dim);
-      g.load(of.dout_head(h, batch, head), h.heads * h.dim, query0, h.sequence, h.dim);
+      g.load(of.dout_head(h, batch, head), h.heads * h.value, query0, h.sequence, h.value);
       __syncthreads();
       const std::int64_t statistics = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence;
 #pragma unroll
@@ -77,20 +79,20 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
           const R factor = s.factor(batch, head, query, key);
           weight = exp(static_cast<R>(h.scale) * dot<R>(q.row(c), k.row(r), h.dim) -
                        static_cast<R>(of.log_sum_exp[statistics + query]));
-          value = weight * (factor * dot<R>(g.row(c), v.row(r), h.dim) - static_cast<R>(of.delta[statistics + query]));
+          value = weight * (factor * dot<R>(g.row(c), v.row(r), h.value) - static_cast<R>(of.delta[statistics + query]));
           weight *= factor;
         }
         weights[r][c] = weight;
         dscore[r][c] = value;
       }
       __syncwarp();
-      accumulate(dv, weights[r], g, lane, h.dim);
+      accumulate(dv, weights[r], g, lane, h.value);
       accumulate(dk, dscore[r], q, lane, h.dim);
     }
   }
   if (key >= s.keys) return;
   write(dkv.at(batch, kv * h.dim, key), dk, static_cast<R>(h.scale), lane, h.dim, dkv.adds);
-  write(dkv.at(batch, (h.kv_heads + kv) * h.dim, key), dv, R{1}, lane, h.dim, dkv.adds);
+  write(dkv.at(batch, h.kv_heads * h.dim + kv * h.value, key), dv, R{1}, lane, h.value, dkv.adds);
 }
 
 // Q, K: the types of the gradients of queries and of keys and values
@@ -102,10 +104,10 @@ void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBac
             [&](auto o) { of = outputs_of<T, typename decltype(o)::type>(stream, shape, args, delta); });
   const Gradient<Q> dq = query_gradient<Q>(shape, args);
   const Gradient<K> dk = key_gradient<K>(shape, args);
-  with_head_size(shape.head_dim, [&](auto j) {
+  with_head_size(widest_head(shape), [&](auto j) {
     constexpr int J = decltype(j)::value;
-    launch(dq_kernel<T, Q, J>, {shape.queries, shape.heads, shape.batch, 4, shape.head_dim}, stream, segment, of, dq);
-    launch(dkv_kernel<T, K, J>, {shape.keys, shape.kv_heads, shape.batch, 4, shape.head_dim}, stream, segment, of, dk);
+    launch(dq_kernel<T, Q, J>, {shape.queries, shape.heads, shape.batch, 4, widest_head(shape)}, stream, segment, of, dq);
+    launch(dkv_kernel<T, K, J>, {shape.keys, shape.kv_heads, shape.batch, 4, widest_head(shape)}, stream, segment, of, dk);
   });
 }
 

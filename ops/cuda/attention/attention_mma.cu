@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(threads)
   for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
     __syncthreads();
     k.load({s.key_head(batch, kv), s.kv_cols, s.keys, h.dim}, key0);
-    v.load({s.key_head(batch, h.kv_heads + kv), s.kv_cols, s.keys, h.dim}, key0);
+    v.load({s.value_head(batch, kv), s.kv_cols, s.keys, h.dim}, key0);
     wait_for_tiles();
     float scores[tile / 8][4] = {};
     products(scores, q, warp_row, k, 0);

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs<bf
   for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
     __syncthreads();
     k.load({s.key_head(batch, kv), s.kv_cols, s.keys, h.dim}, key0);
-    v.load({s.key_head(batch, h.kv_heads + kv), s.kv_cols, s.keys, h.dim}, key0);
+    v.load({s.value_head(batch, kv), s.kv_cols, s.keys, h.dim}, key0);
     wait_for_tiles();
     unsigned bits[2] = {~0U, ~0U};
     if (h.dropout.active()) draw_queries(draws, query, key0, bits);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<b
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * warp_rows;
   const float scale = static_cast<float>(h.scale) * log2_e, kept_scale = h.dropout.scale();
   k.load({s.key_head(batch, kv), s.kv_cols, s.keys, h.dim}, first);
-  v.load({s.key_head(batch, h.kv_heads + kv), s.kv_cols, s.keys, h.dim}, first);
+  v.load({s.value_head(batch, kv), s.kv_cols, s.keys, h.dim}, first);
 
   float dk[cols / 8][4] = {}, dv[cols / 8][4] = {};
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {

@@ -2,6 +2,8 @@
 // threads process each row of a tile. Only for .cu files.
 #pragma once
 
+#include <algorithm>
+
 #include "ops/cuda/attention/attention.cuh"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -62,6 +64,9 @@ __device__ void write(T* out, const R (&acc)[J], R factor, int lane, int dim, bo
     to = from_float<T>(static_cast<float>(value));
   }
 }
+
+// Returns the columns of the widest of a head's tensors.
+inline std::int64_t widest_head(const SegmentShape& shape) { return std::max(shape.head_dim, shape.value_dim()); }
 
 // Calls body(Constant<J>), where J is the number of a head's elements that each of its threads holds.
 template <class Body>

@@ -51,7 +51,8 @@ __device__ void load_row(R (&row)[J], const T* head, int lane, int dim) {
 }
 
 template <class T, int J>
-__global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, const T* cache, int first, int window, T* out) {
+__global__ void __launch_bounds__(threads)
+    attend_kernel(Heads h, const T* qkv, const T* cache, int first, int window, T* out, float* log_sum_exp) {
   using R = Real<T>;
   wait_for_previous();
   __shared__ R largest[warps], sums[warps], values[warps][32 * J];
@@ -78,6 +79,11 @@ __global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, 
   R top = largest[0];  // that of the warp with the first key
 #pragma unroll
   for (int w = 1; w < warps; ++w) top = largest[w] > top ? largest[w] : top;
+  if (log_sum_exp != nullptr && threadIdx.x == 0) {
+    R total = 0;
+    for (int w = 0; w < warps; ++w) total += exp(largest[w] - top) * sums[w];
+    log_sum_exp[head * static_cast<std::int64_t>(gridDim.x) + token] = static_cast<float>(top + log(total));
+  }
   for (int d = threadIdx.x; d < h.dim; d += threads) {
     R value = 0, total = 0;
 #pragma unroll
@@ -114,7 +120,7 @@ void cached_attention(cudaStream_t stream, const SegmentShape& shape, const Cach
     with_head_size(shape, [&](auto j) {
       launch(stream, attend_kernel<T, decltype(j)::value>, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, 0, heads,
              data_of<T>(args.qkv), data_of<T>(args.cache), static_cast<int>(shape.first_query), static_cast<int>(shape.window),
-             data_of<T>(args.out));
+             data_of<T>(args.out), args.log_sum_exp.shape.rank() == 0 ? nullptr : data_of<float>(args.log_sum_exp));
     });
   });
 }

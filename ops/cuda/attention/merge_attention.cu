@@ -36,7 +36,7 @@ __global__ void merge_kernel(Queries s, std::int64_t rows, const T* part, const 
 void merge_attention(cudaStream_t stream, const SegmentShape& shape, const MergeAttentionArgs& args) {
   const std::int64_t rows = shape.tokens() * shape.heads;
   if (rows == 0) return;
-  const Queries of{static_cast<int>(shape.queries), static_cast<int>(shape.heads), static_cast<int>(shape.head_dim)};
+  const Queries of{static_cast<int>(shape.queries), static_cast<int>(shape.heads), static_cast<int>(shape.value_dim())};
   with_type(args.part.dtype, "merge_attention", [&](auto t) {
     using T = typename decltype(t)::type;
     launch(stream, merge_kernel<T>, blocks_for(rows, 8), 256, 0, of, rows, data_of<T>(args.part),

@@ -1,15 +1,67 @@
 #include "ops/cuda/dispatch/attention_ops.hpp"
 
+#include <utility>
+
+#include "core/buffer.hpp"
 #include "ops/cuda/attention/attention_choice.hpp"
+#include "ops/cuda/attention/copy_heads.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 
+namespace {
+
+// The matrices of an attention whose heads are filled up to one size, in memory of their own.
+struct PaddedMatrices {
+  Tensor q;     // [batch queries, Hq size]
+  Tensor kv;    // [batch R, 2 Hkv size]
+  Tensor out;   // [batch queries, Hq size]
+  Tensor dout;  // as out; this and the next two in the backward alone
+  Tensor dq, dkv;
+};
+
+Tensor heads_matrix(Arena& memory, const Tensor& of, std::int64_t cols) { return memory.allocate({of.rows(), cols}, of.dtype); }
+
+// size: of a head
+PaddedMatrices padded_matrices(const SegmentShape& shape, std::int64_t size, const AttentionArgs& args, Arena& memory) {
+  return {.q = heads_matrix(memory, args.q, shape.heads * size),
+          .kv = heads_matrix(memory, args.kv, 2 * shape.kv_heads * size),
+          .out = heads_matrix(memory, args.out, shape.heads * size),
+          .dout = {},
+          .dq = {},
+          .dkv = {}};
+}
+PaddedMatrices padded_matrices(const SegmentShape& shape, std::int64_t size, const AttentionBackwardArgs& args, Arena& memory) {
+  return {.q = heads_matrix(memory, args.q, shape.heads * size),
+          .kv = heads_matrix(memory, args.kv, 2 * shape.kv_heads * size),
+          .out = heads_matrix(memory, args.out, shape.heads * size),
+          .dout = heads_matrix(memory, args.dout, shape.heads * size),
+          .dq = heads_matrix(memory, args.dq, shape.heads * size),
+          .dkv = heads_matrix(memory, args.dkv, 2 * shape.kv_heads * size)};
+}
+
+HeadColumns queries_in(const SegmentShape& shape, const Tensor& q) { return {q, 0, shape.heads, shape.head_dim}; }
+HeadColumns outputs_in(const SegmentShape& shape, const Tensor& out) { return {out, 0, shape.heads, shape.value_dim()}; }
+HeadColumns keys_in(const SegmentShape& shape, const Tensor& kv) {
+  return {kv, kv.cols() - shape.key_value_cols(), shape.kv_heads, shape.head_dim};
+}
+HeadColumns values_in(const SegmentShape& shape, const Tensor& kv) {
+  return {kv, kv.cols() - shape.kv_heads * shape.value_dim(), shape.kv_heads, shape.value_dim()};
+}
+
+}  // namespace
+
 AttentionOps::AttentionOps(OpsStream& ops, const HopperGpu& gpu, bool deterministic)
-    : ops_(ops), gpu_(gpu), cudnn_(ops.stream().device_index(), deterministic) {}
+    : ops_(ops), padded_(ops.stream()), gpu_(gpu), cudnn_(ops.stream().device_index(), deterministic) {}
 
 void AttentionOps::attention(const SegmentShape& shape, const AttentionArgs& args) {
+  const std::int64_t size = padded_head_size(shape, args);
+  size > 0 ? run_padded(size, shape, args) : run(shape, args);
+}
+
+void AttentionOps::run(const SegmentShape& shape, const AttentionArgs& args) {
   const AttentionKernel kernel = attention_kernel(shape, args);
   ops_.enqueue("attention", [&](cudaStream_t stream) {
     if (kernel == AttentionKernel::cudnn)
@@ -19,7 +71,35 @@ void AttentionOps::attention(const SegmentShape& shape, const AttentionArgs& arg
   });
 }
 
+void AttentionOps::run_padded(std::int64_t size, const SegmentShape& shape, const AttentionArgs& args) {
+  Arena measuring = Arena::measuring();
+  padded_matrices(shape, size, args, measuring);
+  Arena memory(padded_.scratch(measuring.used()), measuring.used(), "attention with padded heads");
+  const PaddedMatrices of = padded_matrices(shape, size, args, memory);
+  const SegmentShape padded = with_padded_heads(shape, size);
+  ops_.enqueue("padding attention's heads", [&](cudaStream_t stream) {
+    copy_heads(stream, queries_in(shape, args.q), queries_in(padded, of.q));
+    copy_heads(stream, keys_in(shape, args.kv), keys_in(padded, of.kv));
+    copy_heads(stream, values_in(shape, args.kv), values_in(padded, of.kv));
+  });
+  AttentionArgs filled = args;
+  filled.q = of.q, filled.kv = of.kv, filled.out = of.out;
+  run(padded, filled);
+  ops_.enqueue("padding attention's heads",
+               [&](cudaStream_t stream) { copy_heads(stream, outputs_in(padded, of.out), outputs_in(shape, args.out)); });
+}
+
 void AttentionOps::attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) {
+  const std::int64_t size = padded_head_size(shape, args, gpu_);
+  const bool is_rotated = size == 0 && run(shape, args);
+  if (size > 0) run_padded(size, shape, args);
+  if (!args.cos_sin || is_rotated) return;
+  ops_.enqueue("rotary", [&](cudaStream_t stream) {
+    cuda::rotary(stream, shape, {.qkv = args.dq, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
+  });
+}
+
+bool AttentionOps::run(const SegmentShape& shape, const AttentionBackwardArgs& args) {
   const AttentionKernel kernel = attention_backward_kernel(shape, args, gpu_);
   ops_.enqueue("attention_backward", [&](cudaStream_t stream) {
     switch (kernel) {
@@ -34,15 +114,43 @@ void AttentionOps::attention_backward(const SegmentShape& shape, const Attention
                                          ops_.scratch(hopper_attention_backward_scratch(shape, args, gpu_)));
     }
   });
-  if (!args.cos_sin || (kernel == AttentionKernel::hopper && rotates_in_hopper(shape, args))) return;
-  ops_.enqueue("rotary", [&](cudaStream_t stream) {
-    cuda::rotary(stream, shape, {.qkv = args.dq, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
+  return kernel == AttentionKernel::hopper && rotates_in_hopper(shape, args);
+}
+
+void AttentionOps::run_padded(std::int64_t size, const SegmentShape& shape, const AttentionBackwardArgs& args) {
+  Arena measuring = Arena::measuring();
+  padded_matrices(shape, size, args, measuring);
+  Arena memory(padded_.scratch(measuring.used()), measuring.used(), "attention with padded heads");
+  const PaddedMatrices of = padded_matrices(shape, size, args, memory);
+  const SegmentShape padded = with_padded_heads(shape, size);
+  ops_.enqueue("padding attention's heads", [&](cudaStream_t stream) {
+    copy_heads(stream, queries_in(shape, args.q), queries_in(padded, of.q));
+    copy_heads(stream, keys_in(shape, args.kv), keys_in(padded, of.kv));
+    copy_heads(stream, values_in(shape, args.kv), values_in(padded, of.kv));
+    copy_heads(stream, outputs_in(shape, args.out), outputs_in(padded, of.out));
+    copy_heads(stream, outputs_in(shape, args.dout), outputs_in(padded, of.dout));
+    for (const auto& [sums, adds] : {std::pair(of.dq, args.accumulate_dq), std::pair(of.dkv, args.accumulate_dkv)})
+      if (adds == Accumulate::yes) cudaMemsetAsync(sums.data, 0, sums.bytes(), stream);
+  });
+  AttentionBackwardArgs filled = args;
+  filled.q = of.q, filled.kv = of.kv, filled.out = of.out, filled.dout = of.dout, filled.dq = of.dq, filled.dkv = of.dkv;
+  filled.cos_sin.reset();
+  run(padded, filled);
+  ops_.enqueue("padding attention's heads", [&](cudaStream_t stream) {
+    copy_heads(stream, queries_in(padded, of.dq), queries_in(shape, args.dq), args.accumulate_dq);
+    copy_heads(stream, keys_in(padded, of.dkv), keys_in(shape, args.dkv), args.accumulate_dkv);
+    copy_heads(stream, values_in(padded, of.dkv), values_in(shape, args.dkv), args.accumulate_dkv);
   });
 }
 
 void AttentionOps::cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) {
   refuse_sparse(shape);
   ops_.enqueue("cached_attention", [&](cudaStream_t stream) { cuda::cached_attention(stream, shape, args); });
+}
+
+void AttentionOps::cached_latent_attention(const SegmentShape& shape, const CachedLatentAttentionArgs& args) {
+  refuse_sparse(shape);
+  ops_.enqueue("cached_latent_attention", [&](cudaStream_t stream) { cuda::cached_latent_attention(stream, shape, args); });
 }
 
 void AttentionOps::merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) {

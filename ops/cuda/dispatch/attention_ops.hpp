@@ -19,10 +19,19 @@ class AttentionOps {
   void attention(const SegmentShape& shape, const AttentionArgs& args);
   void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args);
   void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args);
+  void cached_latent_attention(const SegmentShape& shape, const CachedLatentAttentionArgs& args);
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args);
 
  private:
+  void run(const SegmentShape& shape, const AttentionArgs& args);
+  // Returns true if the kernel has rotated the gradients back.
+  bool run(const SegmentShape& shape, const AttentionBackwardArgs& args);
+  // Do the same with all heads filled up to `size` columns.
+  void run_padded(std::int64_t size, const SegmentShape& shape, const AttentionArgs& args);
+  void run_padded(std::int64_t size, const SegmentShape& shape, const AttentionBackwardArgs& args);
+
   OpsStream& ops_;
+  OpsStream padded_;  // has the matrices of filled heads
   HopperGpu gpu_;
   CudnnAttention cudnn_;
 };

@@ -2,7 +2,6 @@
 // ops/ops.hpp: T tokens, Tr this rank's rows of them, H hidden size, K x N matrices, V vocabulary rows, Hq and Hkv heads of
 // size D. Matrix products are in parallel_matmul.cpp, attention is in attention_ops.cpp.
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "core/buffer.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
+#include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/cuda/dispatch/attention_ops.hpp"
 #include "ops/cuda/dispatch/expert_ops.hpp"
 #include "ops/cuda/experts/experts.hpp"
@@ -149,13 +149,15 @@ class CudaOps final : public Ops {
   void compute(const ExchangeRowsArgs& args) { experts_.exchange_rows(args); }
   void compute(const SigmoidArgs& args) { enqueue("sigmoid", cuda::sigmoid, args); }
   void compute(const SigmoidBackwardArgs& args) { enqueue("sigmoid_backward", cuda::sigmoid_backward, args); }
-  void compute(const SinksArgs&) { refuse_on_gpus("learned logits of heads (sinks)"); }
-  void compute(const SinksBackwardArgs&) { refuse_on_gpus("learned logits of heads (sinks)"); }
-  void compute(const OfSegments<LatentHeadsArgs>&) { refuse_on_gpus("latent attention"); }
-  void compute(const OfSegments<LatentHeadsBackwardArgs>&) { refuse_on_gpus("latent attention"); }
-  void compute(const OfSegments<CachedLatentAttentionArgs>&) { refuse_on_gpus("latent attention"); }
-  void compute(const ExpertBiasArgs&) { refuse_on_gpus("biases of experts' matrices"); }
-  void compute(const ExpertBiasBackwardArgs&) { refuse_on_gpus("biases of experts' matrices"); }
+  void compute(const SinksArgs& args) { enqueue("add_sinks", cuda::add_sinks, args); }
+  void compute(const SinksBackwardArgs& args) { enqueue("sinks_backward", cuda::sinks_backward, args); }
+  void compute(const OfSegments<LatentHeadsArgs>& of) { enqueue("latent_heads", cuda::latent_heads, of.shape, of.args); }
+  void compute(const OfSegments<LatentHeadsBackwardArgs>& of) {
+    enqueue("latent_heads_backward", cuda::latent_heads_backward, of.shape, of.args);
+  }
+  void compute(const OfSegments<CachedLatentAttentionArgs>& of) { attention_.cached_latent_attention(of.shape, of.args); }
+  void compute(const ExpertBiasArgs& args) { enqueue("add_expert_bias", cuda::add_expert_bias, args); }
+  void compute(const ExpertBiasBackwardArgs& args) { enqueue("expert_bias_backward", cuda::expert_bias_backward, args); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
 
   void compute(const LayerNormBackwardArgs& args) {
@@ -257,9 +259,6 @@ class CudaOps final : public Ops {
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
 
-  [[noreturn]] static void refuse_on_gpus(const char* what) {
-    throw Error(ErrorKind::unavailable, fmt::format("GPUs do not compute {} yet; use the CPU", what));
-  }
   CudaStream& stream_;
   cuda::OpsStream ops_;
   int multiprocessors_;

@@ -96,8 +96,9 @@ __global__ void sum_rows_kernel(RowSumsView view, const T* rows, const T* residu
 
 // One warp a row.
 template <class T, int W>
-__global__ void __launch_bounds__(threads) weigh_backward_kernel(const T* dy, const T* x, const float* weights, T* dx,
-                                                                 float* dweights, const int* used, int rows, int row_packs) {
+__global__ void __launch_bounds__(threads)
+    weigh_backward_kernel(const T* dy, const T* x, const float* weights, const float* addend, T* dx, float* dweights,
+                          const int* used, int rows, int row_packs) {
   wait_for_previous();
   if (used != nullptr) rows = *used;
   const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(blockIdx.x * (threads / 32) + threadIdx.x / 32);
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(threads) weigh_backward_kernel(const T* dy, co
     store(dx, first + at, out);
   }
   product = warp_sum(product);
-  if (lane == 0) dweights[row] = static_cast<float>(product);
+  if (lane == 0) dweights[row] = static_cast<float>(addend == nullptr ? product : product + addend[row]);
 }
 
 // Calls body(T, W, packs of a row, packs in all) for tensors of `like`'s type and shape.
@@ -178,7 +179,8 @@ void weigh_rows_backward(cudaStream_t stream, const WeighRowsBackwardArgs& args)
   with_packs(args.dx, aligned, "weigh_rows_backward", [&](auto t, auto w, unsigned row_packs, unsigned) {
     using T = typename decltype(t)::type;
     launch(stream, weigh_backward_kernel<T, decltype(w)::value>, blocks_for(args.dx.rows(), threads / 32), threads, 0,
-           data_of<T>(args.dy), data_of<T>(args.x), data_of<float>(args.weights), data_of<T>(args.dx),
+           data_of<T>(args.dy), data_of<T>(args.x), data_of<float>(args.weights),
+           args.addend.shape.rank() == 0 ? nullptr : data_of<float>(args.addend), data_of<T>(args.dx),
            data_of<float>(args.dweights), used_or_null(args.used), static_cast<int>(args.dx.rows()),
            static_cast<int>(row_packs));
   });

@@ -42,6 +42,10 @@ void send_tokens(cudaStream_t stream, const SendTokensArgs& args, void* scratch)
 std::size_t sort_received_scratch(const SortReceivedArgs& args);  // bytes
 void sort_received(cudaStream_t stream, const SortReceivedArgs& args, void* scratch);
 
+// expert_bias.cu
+void add_expert_bias(cudaStream_t stream, const ExpertBiasArgs& args);
+void expert_bias_backward(cudaStream_t stream, const ExpertBiasBackwardArgs& args);
+
 // sigmoid.cu
 void sigmoid(cudaStream_t stream, const SigmoidArgs& args);
 void sigmoid_backward(cudaStream_t stream, const SigmoidBackwardArgs& args);

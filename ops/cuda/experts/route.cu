@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "ops/cuda/experts/experts.hpp"
+#include "ops/cuda/experts/route_scores.cuh"
 #include "ops/cuda/experts/row_order.cuh"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -11,18 +12,6 @@ namespace pipetrain::cuda {
 namespace {
 
 constexpr int threads = order_threads;
-
-struct RouterView {
-  const float* logits;
-  const float* bias;  // [E], or null
-  int tokens, experts, chosen;
-  // The blocks of 32 tokens are counted within each range of so many tokens: all of them, or a sequence that has a capacity.
-  int range;
-  bool normalised;
-  float *probabilities, *log_sum_exp, *weights;
-  int *of_token, *places, *row_tokens, *offsets;
-  unsigned* words;  // [blocks, E]
-};
 
 __device__ void softmax_of_token(const RouterView& view, int token, int lane) {
   const float* const logits = view.logits + static_cast<std::int64_t>(token) * view.experts;
@@ -36,6 +25,8 @@ __device__ void softmax_of_token(const RouterView& view, int token, int lane) {
   sum = warp_sum(sum);
   float* const out = view.probabilities + static_cast<std::int64_t>(token) * view.experts;
   for (int e = lane; e < view.experts; e += 32) out[e] = static_cast<float>(exp(logits[e] - largest) / sum);
+  if (view.rule.sigmoid)
+    for (int e = lane; e < view.experts; e += 32) out[e] = static_cast<float>(1 / (1 + exp(-static_cast<double>(logits[e]))));
   if (lane == 0) view.log_sum_exp[token] = static_cast<float>(largest + log(sum));
 }
 
@@ -51,18 +42,18 @@ struct BlockTokens {
   }
 };
 
-// Returns the lane's marks of the experts with the largest logits, or sums of probability and bias: bit i is expert 32 i +
-// lane. Numbers that are none count as the smallest. The lane has written the probabilities of its experts itself.
+// Returns the lane's marks of the experts with the largest scores: bit i is expert 32 i + lane. The lane has written the
+// probabilities of its experts itself.
 __device__ unsigned choose_for_token(const RouterView& view, int token, int lane) {
-  const float* const logits = view.logits + static_cast<std::int64_t>(token) * view.experts;
-  const float* const probabilities = view.probabilities + static_cast<std::int64_t>(token) * view.experts;
-  const auto score_of = [&](int e) { return view.bias == nullptr ? logits[e] : probabilities[e] + view.bias[e]; };
+  const Scores scores(view, token);
+  const unsigned groups = choose_groups(view, scores, lane);
+  const int of_group = view.experts / static_cast<int>(view.rule.groups);
   unsigned marks = 0;
   for (int c = 0; c < view.chosen; ++c) {
     float best = -INFINITY;
     int expert = -1;
     for (int e = lane, i = 0; e < view.experts; e += 32, ++i) {
-      const float score = score_of(e) > -INFINITY ? score_of(e) : -INFINITY;
+      const float score = (groups >> e / of_group & 1U) != 0 ? scores.of(e) : -INFINITY;
       if ((marks >> i & 1U) == 0 && (expert < 0 || score > best)) best = score, expert = e;
     }
 #pragma unroll
@@ -123,10 +114,11 @@ __global__ void __launch_bounds__(threads) drop_kernel(RouterView view, int capa
 
 __device__ float weight_of(const RouterView& view, int token, int expert) {
   const float* const probabilities = view.probabilities + static_cast<std::int64_t>(token) * view.experts;
-  if (!view.normalised) return probabilities[expert];
+  const float scaled = view.rule.scale * probabilities[expert];
+  if (!view.normalised) return scaled;
   double sum = 0;
   for (int c = 0; c < view.chosen; ++c) sum += probabilities[view.of_token[static_cast<std::int64_t>(token) * view.chosen + c]];
-  return static_cast<float>(probabilities[expert] / sum);
+  return static_cast<float>(scaled / sum);
 }
 
 __global__ void __launch_bounds__(threads) place_kernel(RouterView view) {
@@ -185,12 +177,18 @@ void route(cudaStream_t stream, const RouteArgs& args, void* scratch) {
   if (experts > most_experts)
     throw Error(ErrorKind::unavailable, "a router of " + std::to_string(experts) + " experts: GPUs take at most " +
                                             std::to_string(most_experts) + "; use the CPU");
+  if (args.rule.groups > most_groups)
+    throw Error(ErrorKind::unavailable, "a router of " + std::to_string(args.rule.groups) +
+                                            " groups of experts: GPUs take at most " + std::to_string(most_groups) +
+                                            "; use the CPU");
   if (tokens == 0) {
     cudaMemsetAsync(routing.offsets.data, 0, routing.offsets.bytes(), stream);
     return;
   }
   const RouterView view{.logits = data_of<float>(args.logits),
                         .bias = args.bias.shape.rank() == 0 ? nullptr : data_of<float>(args.bias),
+                        .correction = args.correction.shape.rank() == 0 ? nullptr : data_of<float>(args.correction),
+                        .rule = args.rule,
                         .tokens = static_cast<int>(tokens),
                         .experts = static_cast<int>(experts),
                         .chosen = static_cast<int>(routing.experts.cols()),

@@ -13,6 +13,7 @@ struct RouterGradientView {
   const int *of_token, *places, *offsets;
   int tokens, experts, chosen;
   bool normalised;
+  ScoreRule rule;
   const int* counts;  // [batch, E], or null without losses
   int tokens_of_sequence, layers;
   float balance_scale, z_scale;
@@ -45,37 +46,60 @@ __device__ void add_weights(const RouterGradientView& view, int token, const flo
     for (int c = 0; c < view.chosen; ++c) sum += probabilities[experts[c]];
     for (int c = 0; c < view.chosen; ++c) mean += dweight(c) * (probabilities[experts[c]] / sum);
   }
-  for (int c = lane; c < view.chosen; c += 32) grads[experts[c]] += (dweight(c) - mean) / sum;
+  for (int c = lane; c < view.chosen; c += 32) grads[experts[c]] += view.rule.scale * (dweight(c) - mean) / sum;
 }
 
-// Writes a token's gradient. Returns its shares of both losses.
+// A token's shares of both losses, and the slope of its z-loss.
+struct TokenLosses {
+  double balance = 0, z = 0, z_slope = 0;
+};
+
+// Writes the balancing loss's gradients of the scores to grads [E]. Scores that are sigmoids are divided by their sum in the
+// balancing loss (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 2.1.2).
+__device__ TokenLosses find_losses(const RouterGradientView& view, int token, const float* scores, double* grads, int lane) {
+  const int* const counts = view.counts + static_cast<std::int64_t>(token / view.tokens_of_sequence) * view.experts;
+  const SequenceFactors factors = factors_of(view, counts, lane);
+  double balance = 0, sum = 1;
+  for (int e = lane; e < view.experts; e += 32) balance += factors.slope * counts[e] * scores[e];
+  balance = warp_sum(balance);
+  if (view.rule.sigmoid) {
+    sum = 0;
+    for (int e = lane; e < view.experts; e += 32) sum += scores[e];
+    sum = warp_sum(sum);
+  }
+  const double mean = view.rule.sigmoid ? balance / sum : 0;
+  for (int e = lane; e < view.experts; e += 32) grads[e] = view.balance_scale * (factors.slope * counts[e] - mean) / sum;
+  const double log_sum_exp = view.log_sum_exp[token];
+  return {balance / sum, log_sum_exp * log_sum_exp / factors.length, 2.0 * view.z_scale * log_sum_exp / factors.length};
+}
+
+// Writes a token's gradient: p (g - sum p g) of a softmax, where g is the gradient of p, or s (1 - s) g of sigmoids. Returns
+// its shares of both losses.
 __device__ double2 token_gradient(const RouterGradientView& view, int token, double* grads, int lane) {
   const float* const probabilities = view.probabilities + static_cast<std::int64_t>(token) * view.experts;
-  double2 losses{0, 0};
-  double z = 0;
+  TokenLosses losses;
   if (view.counts != nullptr) {
-    const int* const counts = view.counts + static_cast<std::int64_t>(token / view.tokens_of_sequence) * view.experts;
-    const SequenceFactors factors = factors_of(view, counts, lane);
-    for (int e = lane; e < view.experts; e += 32) {
-      const double slope = factors.slope * counts[e];
-      grads[e] = view.balance_scale * slope;
-      losses.x += slope * probabilities[e];
-    }
-    const double log_sum_exp = view.log_sum_exp[token];
-    z = 2.0 * view.z_scale * log_sum_exp / factors.length;
-    losses = {warp_sum(losses.x), log_sum_exp * log_sum_exp / factors.length};
+    losses = find_losses(view, token, probabilities, grads, lane);
   } else {
     for (int e = lane; e < view.experts; e += 32) grads[e] = 0;
   }
   __syncwarp();
   add_weights(view, token, probabilities, grads, lane);
   __syncwarp();
+  float* const out = view.dlogits + static_cast<std::int64_t>(token) * view.experts;
+  if (view.rule.sigmoid) {
+    for (int e = lane; e < view.experts; e += 32) {
+      const double score = probabilities[e];
+      out[e] = static_cast<float>(score * (1 - score) * grads[e]);
+    }
+    return {losses.balance, losses.z};
+  }
   double mean = 0;
   for (int e = lane; e < view.experts; e += 32) mean += probabilities[e] * grads[e];
   mean = warp_sum(mean);
-  float* const out = view.dlogits + static_cast<std::int64_t>(token) * view.experts;
-  for (int e = lane; e < view.experts; e += 32) out[e] = static_cast<float>(probabilities[e] * (grads[e] - mean + z));
-  return losses;
+  for (int e = lane; e < view.experts; e += 32)
+    out[e] = static_cast<float>(probabilities[e] * (grads[e] - mean + losses.z_slope));
+  return {losses.balance, losses.z};
 }
 
 __global__ void __launch_bounds__(32 * warps) route_backward_kernel(RouterGradientView view) {
@@ -155,6 +179,7 @@ void route_backward(cudaStream_t stream, const RouteBackwardArgs& args, void* sc
                           .experts = static_cast<int>(args.dlogits.cols()),
                           .chosen = static_cast<int>(routing.experts.cols()),
                           .normalised = args.normalised,
+                          .rule = args.rule,
                           .counts = nullptr,
                           .tokens_of_sequence = 1,
                           .layers = 1,
