@@ -55,6 +55,34 @@ TEST_CASE("compare says within what runs are equal, and its object says the same
   CHECK(object["a"]["mfu"].is_null());
 }
 
+TEST_CASE("compare draws several runs over each other, and prints each in units of its size") {
+  const TempFolder folder;
+  const std::string a = folder.write("a", line(1, "4") + line(2, "2")).string(),
+                    b = folder.write("b", line(1, "4") + line(2, "2")).string(),
+                    c = folder.write("c", line(2, "3") + R"({"step":2,"eval_loss":3.5,"perplexity":33.1})" + "\n").string(),
+                    page = (folder.path() / "runs.html").string();
+  const Result compared = run("compare " + a + " " + b + " " + c + " --report " + page);
+  CHECK(compared.status == 1);
+  CHECK_THAT(compared.out, Contains("500 ms") && Contains("1 GiB") && Contains("first differing step   2: loss 2 and 3") &&
+                               Contains("none: equal to the bit"));
+  const std::string text = read_file(page), begin = "const data = ";
+  const std::size_t at = text.find(begin) + begin.size();
+  const auto data = nlohmann::json::parse(text.substr(at, text.find(";\n", at) - at));
+  CHECK(data["runs"] == nlohmann::json({a, b, c}));
+  CHECK(data["charts"][0]["title"] == "loss");
+  REQUIRE(data["charts"][0]["lines"].size() == 3);
+  CHECK(data["charts"][0]["lines"][2] == nlohmann::json({{"run", 2}, {"points", {{2, 3.0}}}}));
+  CHECK(data["charts"].back()["title"] == "perplexity");
+  CHECK(data["charts"].back()["lines"][0]["run"] == 2);
+  CHECK(data["figures"][0] == nlohmann::json({"steps", "1-2", "1-2", "2-2"}));
+  CHECK(run("compare " + a + " " + b + " --report " + page).status == 0);
+  CHECK_THAT(refused("compare " + a + " " + b + " --report " + a), Contains("is read as a run; give the page its own path"));
+  CHECK_THAT(refused("compare " + a + " " + b + " " + c + " --json --report " + page), Contains("--json: prints two runs"));
+  std::string nine = "compare";
+  for (int i = 0; i < 9; ++i) nine += " " + a;
+  CHECK_THAT(refused(nine + " --report " + page), Contains("a page has colours for 8 runs, and 9 are given"));
+}
+
 TEST_CASE("compare refuses what it cannot compare") {
   const TempFolder folder;
   const std::string a = folder.write("a", line(1, "4")).string(), b = folder.write("b", line(5, "4")).string();
