@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/controlled_transport.hpp"
+#include "comm/controlled/controlled_transport.hpp"
 #include "comm/cuda/cuda_ipc_memory.hpp"
 #include "comm/cuda/cuda_shared_event.hpp"
 #include "comm/cuda/ipc_group.hpp"

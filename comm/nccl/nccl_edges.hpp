@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/controlled_transport.hpp"
+#include "comm/controlled/controlled_transport.hpp"
 #include "comm/cuda/gpu_groups.hpp"
 #include "comm/cuda/ipc_group.hpp"
 #include "comm/nccl/nccl_comms.hpp"

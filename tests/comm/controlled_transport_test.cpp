@@ -1,5 +1,5 @@
 // Edges whose deliveries and credits are messages, over memory of the test that both ends can access.
-#include "comm/controlled_transport.hpp"
+#include "comm/controlled/controlled_transport.hpp"
 
 #include <cstring>
 #include <map>

@@ -51,9 +51,8 @@ class RankState {
   // Waits on the host until the last copy is where its loss with this process loses nothing. Throws where that failed.
   void wait_for_buddies() const;
   // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen
-  // weights). Only between steps; waits for the device. Throws Error(internal) for a part that it does not hold.
+  // weights). Only between steps; waits for the device. Both throw Error(internal) for a part that it does not hold.
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
-  // Throws Error(internal) likewise.
   void check_holds(const StatePart& part) const { storages_.check_holds(part); }
   // Returns a snapshot of the state that this rank saves: later steps wait until it has been copied. Allocated by the first
   // call, unless the setup says that the rank saves.

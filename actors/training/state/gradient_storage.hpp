@@ -11,9 +11,9 @@
 
 #include "actors/training/copies/state_copier.hpp"
 #include "actors/training/places/state_places.hpp"
-#include "actors/training/state/compressed_gradients.hpp"
-#include "actors/training/state/gradient_reduction.hpp"
-#include "actors/training/state/owner_sums.hpp"
+#include "actors/training/sums/compressed_gradients.hpp"
+#include "actors/training/sums/gradient_reduction.hpp"
+#include "actors/training/sums/owner_sums.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"

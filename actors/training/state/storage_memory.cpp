@@ -1,5 +1,4 @@
 #include "actors/training/offload/offload_storage.hpp"
-#include "actors/training/state/compressed_gradients.hpp"
 #include "actors/training/state/eight_bit_optimizer.hpp"
 #include "actors/training/state/fetched_parameters.hpp"
 #include "actors/training/state/fetched_shards.hpp"
@@ -9,6 +8,7 @@
 #include "actors/training/state/saved_parts.hpp"
 #include "actors/training/state/storage_setup.hpp"
 #include "actors/training/state/tensor_states.hpp"
+#include "actors/training/sums/compressed_gradients.hpp"
 
 namespace pipetrain {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/places/state_places.hpp"
-#include "actors/training/state/compressed_gradients.hpp"
+#include "actors/training/sums/compressed_gradients.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"

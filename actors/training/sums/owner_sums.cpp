@@ -1,4 +1,4 @@
-#include "actors/training/state/owner_sums.hpp"
+#include "actors/training/sums/owner_sums.hpp"
 
 #include <algorithm>
 #include <utility>

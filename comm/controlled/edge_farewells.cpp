@@ -1,4 +1,4 @@
-#include "comm/edge_farewells.hpp"
+#include "comm/controlled/edge_farewells.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "comm/controlled_edges.hpp"
+#include "comm/controlled/controlled_edges.hpp"
 
 #include <utility>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "actors/training/places/state_places.hpp"
-#include "actors/training/state/gradient_reduction.hpp"
+#include "actors/training/sums/gradient_reduction.hpp"
 #include "comm/compressed/block_code.hpp"
 #include "comm/compressed/compressed_sum.hpp"
 #include "model/weights/weights.hpp"

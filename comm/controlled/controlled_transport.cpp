@@ -1,4 +1,4 @@
-#include "comm/controlled_transport.hpp"
+#include "comm/controlled/controlled_transport.hpp"
 
 #include <chrono>
 #include <set>

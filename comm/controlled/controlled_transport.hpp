@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/controlled_edges.hpp"
-#include "comm/edge_farewells.hpp"
-#include "comm/loss_report.hpp"
+#include "comm/controlled/controlled_edges.hpp"
+#include "comm/controlled/edge_farewells.hpp"
+#include "comm/controlled/loss_report.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "actors/training/state/gradient_reduction.hpp"
+#include "actors/training/sums/gradient_reduction.hpp"
 
 #include <algorithm>
 #include <utility>

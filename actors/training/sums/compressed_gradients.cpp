@@ -1,4 +1,4 @@
-#include "actors/training/state/compressed_gradients.hpp"
+#include "actors/training/sums/compressed_gradients.hpp"
 
 #include <algorithm>
 #include <span>
