@@ -10,7 +10,7 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::int64_t most_elements = 1024;
+constexpr std::int64_t most_elements = 256;
 using Sums = std::array<float, most_elements>;
 
 constexpr float largest_int8 = 127;
@@ -44,34 +44,12 @@ void encode_int8(const Sums& sums, std::int64_t count, float* error, std::int8_t
   }
 }
 
-void encode_signs(const Sums& sums, std::int64_t count, float* error, std::uint32_t* bits, float& scale) {
-  double magnitudes = 0;
-  for (std::int64_t i = 0; i < count; ++i) magnitudes += std::fabs(sums[static_cast<std::size_t>(i)]);
-  scale = static_cast<float>(magnitudes / static_cast<double>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float sum = sums[static_cast<std::size_t>(i)];
-    const bool negative = sum < 0;
-    if (negative) bits[i / 32] |= std::uint32_t{1} << (i % 32);
-    error[i] = sum - (negative ? -scale : scale);
-  }
-}
-
-template <class Value>
-void put(std::span<float> values, Decoding decoding, Value value) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  if (decoding == Decoding::write) {
-    for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = value(i);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] += value(i);
-  }
-}
-
 }  // namespace
 
 void encode_block(BlockCode code, std::span<const float> values, float* error, std::uint32_t* words) {
   const BlockFormat format = block_format(code);
   const auto count = static_cast<std::int64_t>(values.size());
-  assert(count > 0 && count <= format.elements && format.elements <= most_elements);
+  assert(code == BlockCode::int8 && count > 0 && count <= format.elements && format.elements <= most_elements);
   Sums sums;
   float not_finite = 0;  // becomes NaN, which the search for the largest magnitude would miss
   for (std::int64_t i = 0; i < count; ++i) {
@@ -85,19 +63,17 @@ void encode_block(BlockCode code, std::span<const float> values, float* error, s
     scale = std::numeric_limits<float>::quiet_NaN();
     return;
   }
-  if (code == BlockCode::int8)
-    encode_int8(sums, count, error, reinterpret_cast<std::int8_t*>(words), scale);
-  else
-    encode_signs(sums, count, error, words, scale);
+  encode_int8(sums, count, error, reinterpret_cast<std::int8_t*>(words), scale);
 }
 
 void decode_block(BlockCode code, const std::uint32_t* words, std::span<float> values, Decoding decoding) {
+  assert(code == BlockCode::int8);
   const float scale = scale_of(words, block_format(code));
-  if (code == BlockCode::int8) {
-    const auto* const codes = reinterpret_cast<const std::int8_t*>(words);
-    put(values, decoding, [=](std::int64_t i) { return static_cast<float>(codes[i]) * scale; });
+  const auto* codes = reinterpret_cast<const std::int8_t*>(words);
+  if (decoding == Decoding::write) {
+    for (float& value : values) value = static_cast<float>(*codes++) * scale;
   } else {
-    put(values, decoding, [=](std::int64_t i) { return (words[i / 32] >> (i % 32)) & 1U ? -scale : scale; });
+    for (float& value : values) value += static_cast<float>(*codes++) * scale;
   }
 }
 

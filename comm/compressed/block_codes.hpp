@@ -1,6 +1,5 @@
 // Encodes and decodes blocks of numbers (comm/compressed/block_code.hpp) on the CPU, with error feedback: what a code cannot
-// express is kept and added to the next numbers of the same place. Sources: Seide et al. 2014, "1-Bit Stochastic Gradient
-// Descent"; Tang et al. 2021, "1-bit Adam", arXiv 2102.02888.
+// express is kept and added to the next numbers of the same place (Seide et al. 2014, "1-Bit Stochastic Gradient Descent").
 #pragma once
 
 #include <cstdint>
