@@ -2,6 +2,7 @@
 #include "comm/successive_planes.hpp"
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <thread>
 
@@ -59,13 +60,15 @@ TEST_CASE("the processes that are left of a run are counted anew", "[control][ta
 }
 
 TEST_CASE("a run gathers again after each loss, until one process is left", "[control][takeover]") {
+  std::barrier counted(3);  // nobody leaves while others still count
   in_successive_planes(3, [&](int process, std::unique_ptr<SuccessivePlanes> planes) {
     for (int lost = 2; lost > 0; --lost) {
-      if (process == lost) return;
+      if (process == lost) return counted.arrive_and_drop();
       wait_until_lost(*planes, lost);
       planes->gather();
       CHECK(planes->current()->processes() == lost);
       CHECK(numbers_of(*planes->current()) == (lost == 2 ? "0 1 " : "0 "));
+      counted.arrive_and_wait();
     }
     planes->current()->leave();
   });
