@@ -233,7 +233,8 @@ TEST_CASE("a process of the run that sends what it must not is lost, with the re
       {bytes_of(Frame{.kind = FrameKind::lost, .from = 1, .payload = to_bytes(control::Loss{2, "a lie"})}),
        "it sent a message that it must not send"},
       {bytes_of(Frame{.kind = FrameKind::exchange, .from = 1, .payload = bytes_of("xy")}), "fewer bytes than it claims"},
-      {bytes_of(Frame{.kind = FrameKind::heartbeat, .version = 3}), "it sent a message of another version"},
+      {bytes_of(Frame{.kind = FrameKind::heartbeat, .version = control::wire_version + 1}),
+       "it sent a message of another version"},
   };
   for (const auto& [bytes, expected] : cases) {
     const std::uint16_t port = free_port();
