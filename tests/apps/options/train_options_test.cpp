@@ -1,13 +1,11 @@
-#include "apps/help/overview.hpp"
 #include "apps/options/train_options.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <sstream>
 
+#include "apps/help/overview.hpp"
 #include "apps/options/option_table.hpp"
-
-#include <algorithm>
-
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "ops/half_products.hpp"
