@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 
 #include "core/counted.hpp"
@@ -62,7 +64,9 @@ class Reporter {
  private:
   // Names of keys and files may have any bytes.
   void add(const std::string& name, const std::string& text) { report_.facts.push_back({name, escape_controls(text)}); }
+  // A fault that several checks meet is told once.
   void refuse(const std::string& line) {
+    if (!refused_.insert(line).second) return;
     add("refused", line);
     report_.loads = false;
     ++refusals_;
@@ -180,6 +184,7 @@ class Reporter {
   fs::path model_;
   ModelReport report_;
   std::int64_t refusals_ = 0;
+  std::set<std::string> refused_;
 };
 
 }  // namespace

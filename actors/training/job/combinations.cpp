@@ -28,7 +28,6 @@ struct CombinationTable {
       excluded(zero, one_replica, "zero divides state among replicas, and there is one; give dp 2 or more, or leave it out"),
       excluded(compressed_gradients, one_replica,
                "replicas compress what they exchange, and there is one; give dp 2 or more, or leave it out"),
-      {compressed_gradients, {}, DeviceKind::cuda, "compressed gradients are not built for GPUs yet; leave it out", true},
       not_built(compressed_gradients, zero_2,
                 "compressed gradients whose sums are divided are not built yet; use zero 0 or 1, or leave it out"),
       not_built(compressed_gradients, offload, "compressed gradients with offload are not built yet; leave out one of them"),
@@ -40,6 +39,7 @@ struct CombinationTable {
       not_built(
           compressed_gradients, elastic,
           "errors of compressed gradients belong to a replica, and no other can take them over yet; leave out one of them"),
+      {compressed_gradients, {}, DeviceKind::cuda, "compressed gradients are not built for GPUs yet; leave it out", true},
 
       excluded(ready_order, no_ready_rule, "the schedule has no rule for what is ready; use planned"),
       excluded(ready_order, slices, "slices keep the plan's order; use planned"),
@@ -64,8 +64,8 @@ struct CombinationTable {
       excluded(further_prediction, preferences, "preferences compare whole completions; use loss lm, or leave it out"),
       not_built(further_prediction, isolated_documents,
                 "further predictions that end with their document are not built yet; use pack documents, or leave it out"),
-      {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
       not_built(further_prediction, adapters, "adapters beside a further prediction are not built yet; leave it out"),
+      {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
 
       excluded(preferences, classification, "preferences compare texts, and the model's head gives classes; use loss lm"),
       excluded(preferences, dropout,
