@@ -11,7 +11,7 @@ function(pipetrain_page target name)
     "<title>pipetrain</title><style>\n${styles}</style></head><body><main id=\"main\"></main><div id=\"tip\"></div><script>\n"
     "'use strict';\nconst data = )page\";\n\nconst char* const ${name}_end = R\"page(;\n${scripts}</script></body></html>\n)page\";\n\n"
     "}  // namespace pipetrain\n")
-  set(made ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/embedded_${name}.cpp)  # no object of the target has this name
   file(WRITE ${made}.new "${text}")
   file(COPY_FILE ${made}.new ${made} ONLY_IF_DIFFERENT)
   set_source_files_properties(${made} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
