@@ -183,7 +183,7 @@ train() {
 bare_metrics() {
   local timed='seconds|elapsed|tokens_per_second|tokens_per_second_per_device|tflops_per_device|mfu|bubble|stage_bubble|input_wait'
   # Keys without a value are left out too, because older programs lack some of them.
-  sed -E "s/\"($timed|memory_bytes|trainable_parameters|membership|takeovers)\":(\[[^]]*\]|[^,}]*),?//g; s/\"[a-z_]+\":null,?//g; s/,}/}/" "$1"
+  sed -E "s/\"($timed|memory_bytes|trainable_parameters|membership|takeovers|total_steps)\":(\[[^]]*\]|[^,}]*),?//g; s/\"[a-z_]+\":null,?//g; s/,}/}/" "$1"
 }
 
 # lost OLD NEW: prints a line of checkpoint state OLD that NEW lacks. Lines that only NEW has are allowed: a format may
