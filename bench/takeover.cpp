@@ -1,17 +1,14 @@
 // Disturbs elastic runs by seeded faults of six kinds, over two to eight processes. Every run must end with the metrics and
 // weights of the undisturbed one, to the bit.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "bench/faults/seeded_bench.hpp"
 #include "bench/faults/seeded_takeover.hpp"
 #include "bench/result.hpp"
 
@@ -19,11 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace pipetrain::bench;
-
-fs::path program() {
-  if (const char* given = std::getenv("BENCH_PROGRAM")) return fs::absolute(given);
-  return fs::read_symlink("/proc/self/exe").parent_path() / "pipetrain";
-}
 
 struct Tally {
   int runs = 0, equal = 0, disturbed = 0, took_over = 0, started_again = 0;
@@ -60,23 +52,12 @@ bool report_all(Tally& tally) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int runs = 1000;
-  std::uint64_t seed = 1;
-  for (int i = 1; i < argc; i += 2) {
-    const char* text = i + 1 < argc ? argv[i + 1] : "";
-    const char* end = text + std::strlen(text);
-    const auto read = [&](const char* name, auto& number) {
-      return std::strcmp(argv[i], name) == 0 && end != text && std::from_chars(text, end, number).ptr == end && number > 0;
-    };
-    if (read("--runs", runs) || read("--seed", seed)) continue;
-    fmt::print(stderr, "takeover: {}: give --runs N [1000], --seed N [1]\n", argv[i]);
-    return 2;
-  }
-  const fs::path folder = fs::temp_directory_path() / fmt::format("pipetrain-takeover-{}", ::getpid());
-  fs::create_directories(folder);
-  SeededTakeovers takeovers(program(), folder);
+  const auto options = read_seeded_options(argc, argv, "takeover", 1000);
+  if (!options) return 2;
+  const fs::path folder = make_bench_folder("takeover");
+  SeededTakeovers takeovers(measured_program(), folder);
   Tally tally;
-  for (int run = 0; run < runs; ++run) add(takeovers.run(seed + static_cast<std::uint64_t>(run)), tally);
+  for (int run = 0; run < options->runs; ++run) add(takeovers.run(options->seed + static_cast<std::uint64_t>(run)), tally);
   fs::remove_all(folder);
   return report_all(tally) ? 0 : 1;
 }

@@ -1,5 +1,7 @@
 #include "bench/faults/run_results.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -18,6 +20,16 @@ RunResults results_in(const fs::path& folder) {
       results.steps.push_back({metrics->loss.value_or(0), metrics->grad_norm.value_or(0), metrics->lr.value_or(0)});
   results.weights = text_of(folder / "run" / "model" / "model.safetensors");
   return results;
+}
+
+std::string problem_of(std::optional<int> status, const fs::path& folder, const RunResults& undisturbed,
+                       const std::string& err) {
+  if (!status) return "the run hangs: " + err;
+  if (*status != 0) return fmt::format("the run ended with status {}: {}", *status, err);
+  const RunResults results = results_in(folder);
+  if (results.weights != undisturbed.weights) return "the weights are not those of the undisturbed run: " + err;
+  if (results.steps != undisturbed.steps) return "the metrics are not those of the undisturbed run: " + err;
+  return "";
 }
 
 std::ptrdiff_t lines_of(const fs::path& file) {

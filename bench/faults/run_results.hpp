@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct RunResults {
 
 // Reads "metrics" and "run/model" of the folder.
 RunResults results_in(const std::filesystem::path& folder);
+// Returns how a run that was disturbed differs from the undisturbed one; empty if it ended with the same results. status: of
+// the run's end, none if it hangs. err: what it has printed.
+std::string problem_of(std::optional<int> status, const std::filesystem::path& folder, const RunResults& undisturbed,
+                       const std::string& err);
 std::ptrdiff_t lines_of(const std::filesystem::path& file);
 // Waits until the run has written this many lines. Returns false where it ended before.
 bool wait_for_lines(ProgramRun& run, const std::filesystem::path& file, std::ptrdiff_t lines);

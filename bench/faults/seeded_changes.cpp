@@ -177,13 +177,7 @@ ChangesOutcome SeededChanges::run(std::uint64_t seed) {
   outcome.relaid = count_of(err, "relayout: after step");
   outcome.lost = count_of(err, "takeover: ") + count_of(err, "a process was lost while");
   outcome.started_again = err.find("starts again from its last checkpoint") != std::string::npos;
-  if (status != 0) {
-    outcome.problem = fmt::format("the run {}: {}", status ? fmt::format("ended with status {}", *status) : "hangs", err);
-  } else if (const RunResults results = results_in(folder); results.weights != expected.weights) {
-    outcome.problem = "the weights are not those of the undisturbed run: " + err;
-  } else if (results.steps != expected.steps) {
-    outcome.problem = "the metrics are not those of the undisturbed run: " + err;
-  }
+  outcome.problem = problem_of(status, folder, expected, err);
   fs::remove_all(folder);
   return outcome;
 }

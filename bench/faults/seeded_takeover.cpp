@@ -135,13 +135,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   const std::string err = run.err();
   outcome.took_over = err.find("takeover: ") != std::string::npos;
   outcome.started_again = err.find("starts again from its last checkpoint") != std::string::npos;
-  if (status != 0) {
-    outcome.problem = fmt::format("the run {}: {}", status ? fmt::format("ended with status {}", *status) : "hangs", err);
-  } else if (const RunResults results = results_in(folder); results.weights != expected.weights) {
-    outcome.problem = "the weights are not those of the undisturbed run: " + err;
-  } else if (results.steps != expected.steps) {
-    outcome.problem = "the metrics are not those of the undisturbed run: " + err;
-  }
+  outcome.problem = problem_of(status, folder, expected, err);
   fs::remove_all(folder);
   return outcome;
 }

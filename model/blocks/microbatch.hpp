@@ -70,8 +70,8 @@ struct ForwardArgs {
   std::optional<Tensor> preference_facts = {};
   // [routed blocks of the chunk, E] f32: see RouteArgs::bias. Without memory: none.
   Tensor expert_biases = {};
-  // For a further prediction, set by the chunk: [Tr, H], the final norm's output, which the block `mtp` writes and the head
-  // reads.
+  // [Tr, H], the final norm's output. The chunk sets it for a further prediction: the block `mtp` writes it, and the head
+  // reads it.
   Tensor final_hidden = {};
 };
 
@@ -84,8 +84,8 @@ struct BackwardArgs {
   // [routed blocks of the chunk, E + 3] f64 +=: see RouteBackwardArgs::statistics. Without memory: not wanted.
   Tensor router_statistics = {};
   Tensor expert_biases = {};  // those of the forward
-  // For a further prediction, set by the chunk: [Tr, H], the gradient of final_hidden through the model's own prediction, which
-  // the head writes and the block `mtp` reads.
+  // [Tr, H], the gradient of final_hidden through the model's own prediction. The chunk sets it for a further prediction: the
+  // head writes it, and the block `mtp` reads it.
   Tensor final_hidden_grad = {};
 };
 

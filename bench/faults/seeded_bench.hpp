@@ -1,0 +1,50 @@
+// The command line of benchmarks that make seeded runs, and the program that they run.
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+namespace pipetrain::bench {
+
+struct SeededOptions {
+  int runs = 1;
+  std::uint64_t seed = 1;  // of the first run; each further run has the next one
+};
+
+// Reads --runs N and --seed N. Returns no value after printing what is wrong; the benchmark then ends with status 2.
+inline std::optional<SeededOptions> read_seeded_options(int argc, char** argv, const char* bench, int usual_runs) {
+  SeededOptions options{.runs = usual_runs};
+  for (int i = 1; i < argc; i += 2) {
+    const char* text = i + 1 < argc ? argv[i + 1] : "";
+    const char* end = text + std::strlen(text);
+    const auto read = [&](const char* name, auto& number) {
+      return std::strcmp(argv[i], name) == 0 && end != text && std::from_chars(text, end, number).ptr == end && number > 0;
+    };
+    if (read("--runs", options.runs) || read("--seed", options.seed)) continue;
+    fmt::print(stderr, "{}: {}: give --runs N [{}], --seed N [1]\n", bench, argv[i], usual_runs);
+    return std::nullopt;
+  }
+  return options;
+}
+
+// Returns BENCH_PROGRAM, or the pipetrain beside this benchmark.
+inline std::filesystem::path measured_program() {
+  if (const char* given = std::getenv("BENCH_PROGRAM")) return std::filesystem::absolute(given);
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "pipetrain";
+}
+
+// Makes the folder of this process's runs.
+inline std::filesystem::path make_bench_folder(const char* bench) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("pipetrain-{}-{}", bench, ::getpid());
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+}  // namespace pipetrain::bench
