@@ -1,7 +1,6 @@
 // Operations of Gemma that other families do not have: norms of an offset and a weight, with a residual; gates of a GELU;
 // scaled rows; norms of heads; scores with a scale of their own.
 #include <cmath>
-#include <vector>
 
 #include "ops/ops_bench.hpp"
 

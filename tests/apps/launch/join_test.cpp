@@ -2,8 +2,6 @@
 #include <signal.h>
 
 #include <chrono>
-#include <filesystem>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>

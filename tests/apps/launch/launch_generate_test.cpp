@@ -1,7 +1,6 @@
 // Text from several processes, started as users start them: their output, and how they end.
 #include <signal.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>

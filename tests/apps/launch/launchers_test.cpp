@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "apps/launch/one_node_slurm.hpp"
 #include "apps/live_run.hpp"
