@@ -27,7 +27,6 @@ class RunFailed : public Error {
   const std::vector<std::string>& waiting() const { return waiting_; }
   // False when some stage still had work running after the grace time: its threads cannot be joined.
   bool everything_stopped() const { return stopped_; }
-  // True if the cause is a lost process.
   bool process_lost() const { return process_lost_; }
   // Returns the time at which this process noticed the cause.
   std::chrono::steady_clock::time_point noticed() const { return noticed_; }

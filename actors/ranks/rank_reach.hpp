@@ -21,7 +21,7 @@ class RankReach {
   MeshRank rank(int rank, int lane) const;
   // Adds the link to the rank at the same place of another stage, which has this many slots for its outputs.
   void add_link(MeshRank& from, int stage, int slots) const;
-  // Returns the bytes that each member of a group keeps for data on its way to other processes.
+  // Returns the bytes that each member of a group keeps for data in flight to other processes.
   std::size_t group_bytes(const std::vector<int>& members) const;
 
  private:

@@ -1,5 +1,5 @@
 // A stage's compute that has one worker and one ComputeRank for each rank of the stage. Every rank runs the same
-// actions; the stage is told when all ranks have enqueued an action, and again when all have run it.
+// actions; the stage hears when all ranks have enqueued an action, and again when all have run it.
 #pragma once
 
 #include <functional>

@@ -64,7 +64,7 @@ class Reporter {
  private:
   // Names of keys and files may have any bytes.
   void add(const std::string& name, const std::string& text) { report_.facts.push_back({name, escape_controls(text)}); }
-  // A fault that several checks meet is told once.
+  // Reports a fault once, even if several checks find it.
   void refuse(const std::string& line) {
     if (!refused_.insert(line).second) return;
     add("refused", line);
@@ -169,7 +169,7 @@ class Reporter {
     report_rendering(*form.program);
   }
 
-  // A template's functions are looked up when it is rendered.
+  // Unknown functions of a template are found only when it is rendered.
   void report_rendering(const ChatProgram& program) {
     const auto message = [](const char* role, const char* text) { return Json::object({{"role", role}, {"content", text}}); };
     Chat chat;

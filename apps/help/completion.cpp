@@ -24,7 +24,7 @@ struct CompletedValue {
   bool is_file = false;
 };
 
-// Returns the choices of a value "0|1|2|3"; none where a part is in capitals, which stands for other words.
+// Returns the choices of a value "0|1|2|3"; none where a part is in capitals, which means any word.
 std::vector<std::string> choices_in(const std::string& value) {
   if (value.find('|') == std::string::npos ||
       std::any_of(value.begin(), value.end(), [](unsigned char c) { return std::isupper(c); }))

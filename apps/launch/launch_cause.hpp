@@ -10,7 +10,6 @@
 
 namespace pipetrain {
 
-// The end of one process.
 struct ProcessEnd {
   int process = 0;
   int status = 0;  // its exit status, unless a signal ended it

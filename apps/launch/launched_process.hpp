@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +17,7 @@ namespace pipetrain {
 // the child.
 class LaunchedProcess {
  public:
-  // Runs the program in this file, or this very program if it is empty; the environment tells it its place and the
+  // Runs the program in this file, or this very program if it is empty; its environment has its place and the
   // run's token. It belongs to this process's group, so that a terminal's signals reach it; its stdin is empty. Throws
   // Error(unavailable).
   LaunchedProcess(const std::string& file, const std::vector<std::string>& words, const LaunchPlace& place,

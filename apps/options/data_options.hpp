@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "actors/training/job/run_settings.hpp"
 #include "apps/options/option_values.hpp"
@@ -16,7 +15,6 @@ namespace pipetrain {
 TextKeys read_text_keys(const OptionValues& values);
 // Returns the name of a built-in chat template or the path of a file of one; no value if the option is not given.
 std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option);
-// Reads the options of the training data.
 void read_data(const OptionValues& values, RunSettings& run);
 // Call it after read_data().
 void read_evaluation(const OptionValues& values, RunSettings& run);

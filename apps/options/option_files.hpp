@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// The way a file is written: as a draft beside it that replaces the whole file, or in place.
+// The way a file is written: as a draft in the same folder that replaces the whole file, or in place.
 enum class Written { whole, in_place };
 
 // Returns the file or stream that this option names, if it is given and can be made or written: checked without touching it.

@@ -16,7 +16,7 @@ class Error;
 // All three throw Error(input) on what is no option of the table, with the nearest one, and on a missing value.
 RawOptions read_command_line(const OptionRows& table, const std::vector<std::string>& arguments);
 // PIPETRAIN_<OPTION>; an empty value counts as not set, several words are separated by spaces. A PIPETRAIN_ name that is no
-// option of any command is told in `notes`; one that is reserved for later throws, as the option does.
+// option of any command is reported in `notes`; one that is reserved for later throws, as the option does.
 RawOptions read_environment(const OptionRows& table, const std::map<std::string, std::string>& environment,
                             std::vector<std::string>& notes);
 // Reads a .toml or .json file of at most 512 KiB: one table of options, named with dashes or underscores; values are strings,
@@ -32,7 +32,7 @@ RawOptions gather_options(const OptionRows& table, const std::vector<std::string
 // Returns the line to print for an error. For an error about a setting, it begins with the option: "--tp 3: ...".
 std::string error_line(const Error& error);
 
-// By option name, of those that did not come from the command line.
+// The place of each option that did not come from the command line, by its name.
 using OptionPlaces = std::map<std::string, std::string>;
 // Calls `work`; an Error(input) about a setting whose option has a place gets that place before it: what is found wrong later
 // knows the setting, but not where it was given.

@@ -148,7 +148,7 @@ void add_option(const OptionRows& table, const std::string& place, const std::st
   if (!options.emplace(name, std::move(option)).second) fail_config(where, "appears twice in this file; keep one");
 }
 
-// bf16 is what a GPU computes in here unless told otherwise: where a file turns it off, and names no precision, fp32 is meant.
+// GPUs compute in bf16 by default. A file that turns bf16 off, and names no other precision, means fp32.
 void settle_bf16(const OptionRows& table, RawOptions& options) {
   const auto off = options.extract(bf16_off);
   if (off.empty() || !find_option(table, "precision")) return;

@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// --save and all that goes with it. Throws Error(input).
+// Reads --save and the options that need it. Throws Error(input).
 void read_saving(const OptionValues& values, SavingSettings& saving);
 // --save-dtype and --save-shard-size. Throws Error(input).
 ModelFolderOptions read_model_folder_options(const OptionValues& values);

@@ -9,7 +9,7 @@
 
 namespace pipetrain {
 
-// A month on hosts that fail. Times are in seconds.
+// The settings of simulated runs on hosts that fail. Times are in seconds unless their names say otherwise.
 struct FailureOptions {
   std::vector<std::int64_t> gpus;  // of each run
   std::int64_t host_gpus = 8, tp = 8;

@@ -12,7 +12,7 @@ struct TextColumn {
 };
 
 // Returns `text` broken at spaces, so that it fits between the column's indent and its width; a longer word keeps a line
-// to itself. The first line has no indent, because the caller has written what stands before it.
+// to itself. The first line has no indent, because the caller has written the text before it.
 std::string wrapped_text(const std::string& text, const TextColumn& column);
 
 }  // namespace pipetrain

@@ -28,7 +28,7 @@ class MetricsFile {
   // previous line. Throws Error(aborted) if a stream is not read and the run has been asked to stop.
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
-  // Leaves the cause beside the file for those who watch the run.
+  // Writes the cause to a file in the same folder, for those who watch the run.
   void fail(const FailureNote& note) const noexcept { write_failure_note(path_, note); }
 
  private:

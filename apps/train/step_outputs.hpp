@@ -1,5 +1,5 @@
-// The outputs that are told of each step during a run: progress on stderr, and the files of --metrics, --tensorboard
-// and --report.
+// The outputs that report each step during a run: progress on stderr, and the files of --metrics, --tensorboard and
+// --report.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ class StepOutputs {
   // Prints a line over the progress, which the report shows too.
   void warn(const std::string& line);
   void finish();
-  // Writes the cause beside the metrics and into the report. Errors of these writes are dropped: the cause matters more.
+  // Writes the cause to a file next to the metrics, and into the report. It drops errors of these writes: the cause matters
+  // more.
   void fail(const std::string& cause);
   // Writes the last page of the report, if there is one and it has not been written. Throws Error.
   void finish_report(RunState state, const std::string& text = "");

@@ -148,7 +148,6 @@ std::string share_bar(double share, int columns, Glyphs glyphs) {
   return text;
 }
 
-// Returns the memory of one stage's devices.
 std::string memory_of(const StepMetrics& step, std::size_t stage) {
   const std::size_t devices = step.memory_bytes.size() / std::max<std::size_t>(step.stage_bubble.size(), 1);
   std::optional<std::int64_t> most;

@@ -24,7 +24,6 @@ void add_contents(Checksum& sum, const std::vector<std::unique_ptr<Dataset>>& pa
   }
 }
 
-// The location of a sample in the parts.
 struct SampleLocation {
   const Dataset* part;
   std::int64_t index;  // in the part, counting on over epochs

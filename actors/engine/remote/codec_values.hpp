@@ -112,7 +112,7 @@ class FieldReader {
   void optional(std::optional<Value>& value) {
     if (in.flag()) fields(*this, value.emplace());
   }
-  // least_bytes: of one element.
+  // An element takes at least `least_bytes`.
   template <class Element, class Each>
   void list(std::vector<Element>& list, std::size_t least_bytes, Each each, const ListLimit& limit = {}) {
     const std::size_t elements = in.count(least_bytes);

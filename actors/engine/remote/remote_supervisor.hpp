@@ -1,5 +1,5 @@
-// Stands for the supervisor in every process but 0: passes messages of its stages and feeders to process 0, whose supervisor
-// decides. It stops this process's actors when process 0 says so or is lost, and tells the process when the run is over.
+// Takes the supervisor's place in every process but 0: it passes messages of its stages and feeders to process 0, whose
+// supervisor decides. It stops this process's actors when process 0 says so or is lost, and reports the end of the run.
 #pragma once
 
 #include <chrono>

@@ -9,8 +9,8 @@
 
 namespace pipetrain {
 
-// Returns a function that fills as `fill` does (save_hf_model), and adds to the model's own biases those that a run has moved
-// beside them. biases: by routed layer and expert; empty: a run has moved none. A model without a place for them stays as it
+// Returns a function that fills as `fill` does (save_hf_model), and then adds the biases that a run has learned to the
+// model's own ones. biases: by routed layer and expert; empty: the run has learned none. A model without biases stays as it
 // is.
 std::function<void(std::size_t, float*)> with_choice_biases(const ModelConfig& config,
                                                             const std::vector<std::vector<float>>& biases,

@@ -40,8 +40,8 @@ std::vector<int> replicas_of(const std::vector<TokenSource::Receiver>& first, co
   return replicas;
 }
 
-// Fills the rows of a further prediction, behind those of inputs and targets. The next token of a sequence's last is its
-// target; where that does not count it is 0, whose prediction counts as little.
+// Fills the rows of a further prediction, which follow those of inputs and targets. The token after a sequence's last one is
+// the last one's target; if that target does not count, the token is 0, whose prediction does not count either.
 void fill_further(std::int32_t* rows, std::int64_t tokens, std::int64_t sequence) {
   const std::int32_t *const ids = rows, *const targets = rows + tokens;
   std::int32_t *const next_ids = rows + 2 * tokens, *const next_targets = rows + 3 * tokens;

@@ -10,7 +10,7 @@ namespace pipetrain {
 
 constexpr std::int64_t largest_batch_factor = 1'000'000;  // so that no product overflows
 
-// The sizes that were asked for, each from 1 to largest_batch_factor; the global batch up to its square.
+// The sizes that the settings name, each from 1 to largest_batch_factor; the global batch is at most its square.
 struct BatchSettings {
   std::optional<std::int64_t> microbatch, microbatches, global_batch;
 };

@@ -1,5 +1,5 @@
-// The table of what does not work together. Every command that meets such a pair asks it, so that a rule stands here once, and
-// documentation prints from it.
+// The table of features that do not work together. Every command asks it, so that each rule is written once, and the
+// documentation is printed from it.
 #pragma once
 
 #include <optional>

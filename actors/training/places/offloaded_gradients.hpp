@@ -38,7 +38,6 @@ struct GradientRanges {
   bool leave_summed = false;  // nothing is stored before replicas have been added
 };
 LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRanges& ranges);
-// Returns the lengths of all offloaded gradients.
 OffloadedArray::Lengths outside_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units,
                                           const GradientRanges& ranges);
 

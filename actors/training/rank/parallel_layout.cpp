@@ -65,7 +65,7 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 }
 
 void ParallelLayout::make_groups(bool tied) {
-  // A braid's collectives run beside the computing of its other action.
+  // The collectives of one action of a braid run while the other action computes.
   const GroupUse use = has_braids(plan()) ? GroupUse::overlaps_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::overlaps_compute);

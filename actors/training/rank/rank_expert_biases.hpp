@@ -17,7 +17,7 @@ class RankExpertBiases {
   // The setup must outlive this. Allocates nothing where the setup has no biases. Throws Error(out_of_memory).
   RankExpertBiases(const RankSetup& setup, Stream& stream);
 
-  // Enqueues what a step begins with. Throws Error(internal) for content of another length.
+  // Enqueues the copy of the step's biases to the device. Throws Error(internal) for content of another length.
   void begin_step(const StepInfo& step);
   void add_to(ForwardArgs& forward, int chunk) const { forward.expert_biases = chunks_.at(static_cast<std::size_t>(chunk)); }
   void add_to(BackwardArgs& backward, int chunk) const { backward.expert_biases = chunks_.at(static_cast<std::size_t>(chunk)); }

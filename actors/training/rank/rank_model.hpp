@@ -28,7 +28,7 @@ class RankModel {
   // Binds weights and gradient memory, and allocates the workspace, and a second one for the forwards of braids. Called
   // before the first action. Throws Error(out_of_memory).
   void bind(ParameterStore& weights, GradientPlaces grads);
-  // Runs B, I or W; the listener is told of its gradients.
+  // Runs B, I or W; the listener is called with its gradients.
   void backward(const schedules::Action& action, const BackwardArgs& args, ActivationSlot& slot, GradientListener listener);
   // While quiet, operations run without the other ranks of the groups.
   void set_quiet(bool quiet);

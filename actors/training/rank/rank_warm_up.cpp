@@ -7,7 +7,7 @@ namespace pipetrain {
 using schedules::Action;
 using schedules::ActionKind;
 
-// longest: of the longest slice.
+// Returns the part of a tensor of the longest slice that this slice has.
 Tensor WarmUp::of_slice(Tensor longest, int slice) const {
   if (setup.slices > 1)
     longest.shape = longest.dtype == DType::i32 ? Shape{setup.shape.batch * inputs.tokens(slice)} : model->hidden_shape();

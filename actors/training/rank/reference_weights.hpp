@@ -1,6 +1,6 @@
-// The weights, on one rank, of the model that preferences are compared with (ReferenceModel). A stored reference has all of its
-// weights beside the model's. Of the model as it began only the trained weights are kept again, as they were: frozen and
-// quantised ones are the model's own.
+// The weights, on one rank, of the model that preferences are compared with (ReferenceModel). A reference
+// from a folder has all of its weights in memory of its own. If the reference is the model as it began, only copies of the
+// trained weights are kept: it shares frozen and quantised weights with the model.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,7 @@ struct RecordSettings {
 // Gathers the data for trace and profile. Not thread-safe.
 class RunRecords {
  public:
-  // model: as the run named it.
+  // model: its name in the settings of the run.
   RunRecords(RecordSettings settings, const TrainJob& job, const std::string& model);
   // Called after every step.
   void add(const StepReport& report);

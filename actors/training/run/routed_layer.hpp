@@ -1,4 +1,4 @@
-// RoutedLayer tells how one layer's router has dealt tokens to experts in a step.
+// RoutedLayer has the numbers of tokens that one layer's router sent to its experts in a step.
 #pragma once
 
 #include <cstdint>
