@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
 
 #include "bench/gpu_ops/op_rates.hpp"
 #include "bench/gpu_ops/op_rows.hpp"

@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <iterator>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <sstream>
 #include <string>

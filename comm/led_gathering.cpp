@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "comm/process_handles.hpp"
-
 namespace pipetrain {
 
 LedGathering::LedGathering(const Gathering& gathering, Clock::time_point begin)

@@ -7,6 +7,7 @@
 
 #include "comm/control_plane.hpp"
 #include "comm/run_layout.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain::control {
 
@@ -19,6 +20,10 @@ struct RollEntry {
   std::uint16_t standby = 0, door = 0;  // ports
   RunLayout layout;
   bool runs = false;  // it has built the layout, and can continue from copies of states
+
+  static void wire_fields(auto& wire, auto& entry) {
+    wire(entry.number, entry.membership, entry.next_number, entry.host, entry.standby, entry.door, entry.layout, entry.runs);
+  }
 };
 
 struct Roll {

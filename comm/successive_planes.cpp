@@ -52,7 +52,7 @@ SuccessivePlanes::SuccessivePlanes(Rendezvous rendezvous, const Settings& settin
 
 SuccessivePlanes::SuccessivePlanes(Rendezvous rendezvous, const Settings& settings)
     : rendezvous_(std::move(rendezvous)), settings_(settings), newcomer_(std::make_unique<Newcomer>(rendezvous_)) {
-  layout_ = read_run_layout(newcomer_->invitation());
+  layout_ = read_message<RunLayout>(newcomer_->invitation());
 }
 
 SuccessivePlanes::~SuccessivePlanes() = default;
@@ -121,8 +121,6 @@ std::vector<ProcessInfo> SuccessivePlanes::newcomers(const JobContents& contents
   door_->look(to_bytes(layout()), contents);
   return door_->ready();
 }
-
-void SuccessivePlanes::send_newcomers_away() { door_->send_away(); }
 
 std::vector<int> SuccessivePlanes::numbers() const {
   std::vector<int> numbers;

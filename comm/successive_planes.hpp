@@ -71,8 +71,6 @@ class SuccessivePlanes {
   std::vector<ProcessInfo> newcomers(const JobContents& contents);
   // In process 0: the next gather() calls those that are ready.
   void admit() { admits_ = true; }
-  // Sends newcomers away, because the layout is about to change.
-  void send_newcomers_away();
   // Returns the door's address of process 0 of the current plane, as "host:port".
   std::string door() const;
   // Returns how many processes joined when the current plane began.

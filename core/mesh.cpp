@@ -91,7 +91,6 @@ MeshCoordinate at_weight_copy(int copy, const MeshShape& shape) {
 }
 int expert_copies(const MeshShape& shape) { return shape.dp * shape.cp; }
 int expert_copy(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.cp + at.cp; }
-int data_replicas(const MeshShape& shape) { return shape.dp * shape.ep; }
 int data_replica(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.ep + at.ep; }
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape), size_(count_ranks(shape)) {}

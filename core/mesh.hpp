@@ -53,7 +53,6 @@ int expert_copies(const MeshShape& shape);
 int expert_copy(const MeshCoordinate& at, const MeshShape& shape);
 
 // Each replica along dp and each part of the experts takes samples of its own.
-int data_replicas(const MeshShape& shape);
 int data_replica(const MeshCoordinate& at, const MeshShape& shape);
 
 // The process and device that run a rank.

@@ -12,7 +12,6 @@
 // unnoticed: ops/arguments/. Inputs stand before outputs there, unless a field says otherwise.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>

@@ -1,7 +1,6 @@
 // The curves of a run's metrics that report pages draw.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "records/metrics_line.hpp"

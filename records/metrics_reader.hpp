@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "records/metrics_line.hpp"

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "core/checksum.hpp"

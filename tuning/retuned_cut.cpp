@@ -5,7 +5,6 @@
 
 #include "actors/training/records/profile_layout.hpp"
 #include "model/config/block.hpp"
-#include "model/config/hf_config_text.hpp"
 #include "model/parameters/parameters.hpp"
 #include "schedules/simulate/simulate.hpp"
 #include "schedules/simulate/timeline.hpp"

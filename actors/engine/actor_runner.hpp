@@ -2,7 +2,6 @@
 // scheduler, it would first have to wake one of the scheduler's threads, which takes longer than the actor's own work.
 #pragma once
 
-#include <cstddef>
 #include <utility>
 #include <vector>
 

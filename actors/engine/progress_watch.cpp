@@ -1,7 +1,6 @@
 #include "actors/engine/progress_watch.hpp"
 
 #include <set>
-#include <utility>
 
 namespace pipetrain {
 

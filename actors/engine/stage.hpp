@@ -4,9 +4,7 @@
 #pragma once
 
 #include <deque>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "actors/engine/actor_runner.hpp"
 #include "actors/engine/stage_record.hpp"

@@ -3,7 +3,6 @@
 
 #include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "actors/engine/protocol.hpp"

@@ -13,7 +13,6 @@
 #include "apps/output/output_target.hpp"
 #include "data/formats/formats.hpp"
 #include "data/open_dataset.hpp"
-#include "data/samples/dataset.hpp"
 #include "files/file_io.hpp"
 
 namespace pipetrain {

@@ -1,8 +1,6 @@
 // The tables of options of all commands.
 #pragma once
 
-#include <vector>
-
 #include "apps/table/option_spec.hpp"
 
 namespace pipetrain {

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "actors/training/checkpoint/checkpoint_state.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/train_options.hpp"
 #include "model/weights/llmc_model.hpp"

@@ -1,11 +1,8 @@
 // Resolves the path of an output option, and writes to outputs that are not regular files.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <optional>
-#include <ostream>
 #include <streambuf>
 #include <string>
 #include <string_view>

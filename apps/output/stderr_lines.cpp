@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "apps/output/launch_report.hpp"

@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "actors/training/run/job_description.hpp"
 #include "actors/training/run/job_memory.hpp"

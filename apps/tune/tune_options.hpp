@@ -1,7 +1,6 @@
 // The options of `pipetrain tune`.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>

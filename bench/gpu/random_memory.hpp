@@ -1,8 +1,6 @@
 // Fills memory with random numbers for measurements, because a chip computes zeros faster and cooler.
 #pragma once
 
-#include <cstddef>
-
 #include "core/device.hpp"
 
 namespace pipetrain::bench {

@@ -2,7 +2,6 @@
 // memory that stages of other processes fill.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>

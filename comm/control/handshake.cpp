@@ -4,7 +4,6 @@
 
 #include <array>
 #include <fstream>
-#include <utility>
 
 #include "core/error.hpp"
 

@@ -115,12 +115,11 @@ void Door::Hall::on_end(Connection& connection, const std::string&) {
 
 Door::Door(const std::string& address, const Rendezvous& rendezvous, const Settings& settings)
     : hall_(std::make_unique<Hall>(address, rendezvous, settings)) {}
-Door::~Door() { send_away(); }
+Door::~Door() { hall_->send_away(); }
 
 std::uint16_t Door::port() const { return hall_->port(); }
 void Door::look(const Bytes& invitation, const JobContents& contents) { hall_->look(invitation, contents); }
 std::vector<ProcessInfo> Door::ready() const { return hall_->ready(); }
 int Door::call(int first, const Call& call) { return hall_->call(first, call); }
-void Door::send_away() { hall_->send_away(); }
 
 }  // namespace pipetrain::control

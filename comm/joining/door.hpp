@@ -31,8 +31,6 @@ class Door {
   std::vector<ProcessInfo> ready() const;
   // Calls these, one after the other, under the numbers from `first` on. Returns how many were called.
   int call(int first, const Call& call);
-  // Ends the connections to all newcomers, which then end: the layout that they were told is about to change.
-  void send_away();
 
  private:
   class Hall;

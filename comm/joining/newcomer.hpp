@@ -2,7 +2,6 @@
 // is called to a gathering.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "comm/control/frame.hpp"

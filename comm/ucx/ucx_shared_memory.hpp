@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "comm/ucx/file_descriptor.hpp"
 #include "core/buffer.hpp"

@@ -8,7 +8,6 @@
 #include <functional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "comm/ucx/file_descriptor.hpp"
 #include "comm/ucx/ucx_worker.hpp"

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <ucp/api/ucp.h>
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>

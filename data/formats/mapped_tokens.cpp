@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "core/checksum.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -2,7 +2,6 @@
 // Internal to data/.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "data/rows/row_keys.hpp"

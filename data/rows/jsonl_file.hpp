@@ -5,7 +5,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "data/rows/jsonl_row.hpp"
 #include "data/rows/parquet.hpp"

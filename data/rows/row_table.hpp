@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "data/rows/row_limits.hpp"

@@ -3,9 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "data/tokenizers/added_tokens.hpp"

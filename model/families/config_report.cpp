@@ -1,7 +1,5 @@
 #include "model/families/config_report.hpp"
 
-#include <fmt/format.h>
-
 #include <set>
 #include <utility>
 

@@ -1,8 +1,6 @@
 #include "model/further/mtp_head_block.hpp"
 
-#include <optional>
 #include <utility>
-#include <vector>
 
 namespace pipetrain {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/error.hpp"

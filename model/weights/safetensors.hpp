@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/tensor.hpp"

@@ -1,7 +1,6 @@
 // Reads a model on disk in any known format: a Hugging Face folder, a checkpoint, or a model file of llm.c.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>

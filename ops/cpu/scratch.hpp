@@ -2,8 +2,6 @@
 // measured size equals the used size. It is bump-allocated, and the caller rewinds.
 #pragma once
 
-#include <algorithm>
-
 #include "core/buffer.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/tiles.hpp"

@@ -1,7 +1,6 @@
 // Every schedule has one builder in its own file; this header lists them by the names that users type.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

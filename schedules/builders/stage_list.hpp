@@ -46,7 +46,6 @@ class StageList {
   // Writes the W of the oldest I of any chunk.
   bool oldest_weight_grad() { return !pending_.empty() && weight_grad(pending_.front()); }
 
-  bool has_forwards_left(int chunk) const { return done_[static_cast<std::size_t>(chunk)].forwards < microbatches_; }
   bool has_backwards_left(int chunk) const { return done_[static_cast<std::size_t>(chunk)].input_grads < microbatches_; }
   // Writes the remaining actions.
   void drain() {

@@ -3,7 +3,6 @@
 // part (Qi et al. 2025, "Synergistic Tensor and Pipeline Parallelism").
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "schedules/plan/plan.hpp"

@@ -1,7 +1,6 @@
 // The protocols of a simulated step's stages, and the stages that may be able to act. Internal to schedules/.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "schedules/plan/plan.hpp"

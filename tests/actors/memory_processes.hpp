@@ -2,14 +2,12 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <shared_mutex>
-#include <thread>
 #include <vector>
 
 #include "comm/control_plane.hpp"

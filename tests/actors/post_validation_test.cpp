@@ -1,6 +1,5 @@
 // Steps that begin before the verdict on the previous step give the bits of steps that wait for it.
 #include <algorithm>
-#include <tuple>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"

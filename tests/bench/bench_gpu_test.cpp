@@ -1,6 +1,5 @@
 // The program itself, on CPU rows and with a stand-in for the peer.
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>

@@ -5,9 +5,7 @@
 #include <dlpack/dlpack.h>
 
 #include <atomic>
-#include <cmath>
 #include <deque>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <random>
 #include <set>

@@ -1,5 +1,4 @@
 // Pipelines of the C API with the caller's compute: the numbers of training without a pipeline, and every way to fail.
-#include <chrono>
 #include <string>
 #include <thread>
 

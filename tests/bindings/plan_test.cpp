@@ -1,6 +1,5 @@
 // Plans of the C API, and the symbols that its library exports.
 #include <cstdio>
-#include <filesystem>
 #include <sstream>
 #include <string>
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <random>
-#include <thread>
 
 #include "catch.hpp"
 #include "comm/control/control_fixture.hpp"

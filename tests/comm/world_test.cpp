@@ -1,6 +1,5 @@
 #include "comm/world.hpp"
 
-#include <numeric>
 #include <vector>
 
 #include "catch.hpp"

@@ -1,7 +1,5 @@
 #include "core/mesh.hpp"
 
-#include <algorithm>
-
 #include "catch.hpp"
 #include "core/error.hpp"
 

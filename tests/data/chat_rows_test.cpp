@@ -1,5 +1,4 @@
 // Rows of chats with a template that is interpreted: tools, systems, sharegpt's conversations.
-#include <fmt/format.h>
 
 #include "catch.hpp"
 #include "core/error.hpp"

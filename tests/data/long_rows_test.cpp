@@ -1,5 +1,4 @@
 // Rows that are too long to be parsed as a whole.
-#include <fstream>
 
 #include "catch.hpp"
 #include "core/error.hpp"

@@ -1,7 +1,4 @@
 // Rows that are samples of their own: which tokens a model learns, and how the rows become samples.
-#include <fmt/format.h>
-
-#include <numeric>
 
 #include "catch.hpp"
 #include "core/error.hpp"

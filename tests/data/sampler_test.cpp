@@ -1,7 +1,6 @@
 #include "data/samples/sampler.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "catch.hpp"

@@ -6,7 +6,6 @@
 #include <memory>
 #include <random>
 #include <thread>
-#include <vector>
 
 #include "catch.hpp"
 #include "core/error.hpp"

@@ -1,6 +1,5 @@
 // Every reader needs at most 64 MB besides its result, for the largest and worst files that it accepts or refuses.
 #include <cstring>
-#include <fstream>
 #include <functional>
 
 #include "actors/training/checkpoint/checkpoint_state.hpp"

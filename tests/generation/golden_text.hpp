@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "actors/generation/decoding.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "catch.hpp"
 #include "core/buffer.hpp"

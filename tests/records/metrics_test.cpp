@@ -1,5 +1,4 @@
 // Lines of metrics, and the values read back from files of them.
-#include <fstream>
 #include <string>
 
 #include "catch.hpp"

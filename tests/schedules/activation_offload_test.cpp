@@ -2,7 +2,6 @@
 #include "schedules/protocol/stage_protocol.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "catch.hpp"
 #include "schedules/builders/builders.hpp"

@@ -1,6 +1,5 @@
 // Plans with braids: text, rules, launching, and the time they take.
 #include <algorithm>
-#include <map>
 #include <random>
 #include <sstream>
 

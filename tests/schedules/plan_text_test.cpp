@@ -1,9 +1,6 @@
 #include "schedules/plan/plan_text.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <tuple>
 
 #include "catch.hpp"

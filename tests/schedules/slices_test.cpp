@@ -1,5 +1,4 @@
 // Plans whose microbatches pass in slices of their sequence: text, rules, builders and simulation.
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 

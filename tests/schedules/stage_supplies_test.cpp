@@ -1,7 +1,5 @@
 #include "schedules/protocol/stage_supplies.hpp"
 
-#include <stdexcept>
-
 #include "catch.hpp"
 #include "schedules/builders/builders.hpp"
 

@@ -2,8 +2,6 @@
 // together with the line below, so their number may fall but not grow.
 #include <array>
 #include <cctype>
-#include <map>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,6 @@
 // The names in the documents exist: files of this repository, and the headings that their links point to.
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>

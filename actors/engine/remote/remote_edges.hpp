@@ -1,8 +1,6 @@
 // Stand-ins for the far end of a queue that crosses processes: one for the queue, one for its producer.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>

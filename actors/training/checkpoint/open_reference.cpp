@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "actors/training/checkpoint/checkpoint.hpp"

@@ -7,7 +7,6 @@
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "files/direct_file.hpp"
-#include "files/file_io.hpp"
 #include "files/write_error.hpp"
 
 namespace pipetrain {

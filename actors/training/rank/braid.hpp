@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "actors/training/rank/turns.hpp"
 #include "core/device.hpp"

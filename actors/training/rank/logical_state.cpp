@@ -1,7 +1,6 @@
 #include "actors/training/rank/logical_state.hpp"
 
 #include <map>
-#include <utility>
 
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/state/saved_parts.hpp"

@@ -6,7 +6,6 @@
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/records/block_times.hpp"
 #include "core/error.hpp"
-#include "model/config/hf_config_text.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
 #include "schedules/simulate/median.hpp"

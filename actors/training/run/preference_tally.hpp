@@ -1,7 +1,6 @@
 // Computes the loss and the metrics of preferences from the log-probabilities of a step's sequences.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "ops/preference.hpp"

@@ -1,7 +1,6 @@
 // Interprets the numbers that stages report at N: computes the loss and the gradient norm of a step from them.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"

@@ -3,9 +3,6 @@
 // slices of the result.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "actors/training/state/resident_optimizer.hpp"
 #include "actors/training/state/tensor_states.hpp"
 #include "ops/tensor_parallel.hpp"

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // One component of a tokenizer.json ({"type": "...", ...}) and its settings, each read once. Internal to data/.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,9 +1,6 @@
 // The parts into which pre-tokenizers split a text. Internal to data/.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 // The behaviors of tokenizer.json's Split: what becomes of matches and of the text between them. Internal to data/.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "data/tokenizers/text/component.hpp"

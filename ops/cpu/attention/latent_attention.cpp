@@ -1,6 +1,5 @@
 // The queries, keys and values of latent attention, and its forward with a cache of latent vectors.
 #include <algorithm>
-#include <vector>
 
 #include "ops/cpu/attention_head.hpp"
 #include "ops/cpu/kernels.hpp"

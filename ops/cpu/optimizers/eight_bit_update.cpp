@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/optimizers/host_math.hpp"

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/training/run/routed_layer.hpp"

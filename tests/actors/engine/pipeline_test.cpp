@@ -2,10 +2,8 @@
 #include "actors/engine/pipeline.hpp"
 #include "actors/engine/caf.hpp"
 
-#include <atomic>
 #include <future>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 

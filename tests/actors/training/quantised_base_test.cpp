@@ -1,6 +1,5 @@
 // Runs whose frozen matrices are kept in fewer bits: they compute what a run of the dequantised weights computes.
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "actors/golden_run.hpp"

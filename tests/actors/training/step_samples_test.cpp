@@ -1,7 +1,5 @@
 #include "actors/training/input/step_samples.hpp"
 
-#include <numeric>
-
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
 #include "model/families/family.hpp"

@@ -1,7 +1,6 @@
 // Outputs that would overwrite inputs, or each other, are refused before anything is written.
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"

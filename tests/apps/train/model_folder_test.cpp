@@ -1,5 +1,4 @@
 // Model folders through the program: their contents are trained, or refused by name.
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>

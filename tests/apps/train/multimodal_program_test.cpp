@@ -1,5 +1,4 @@
 // Folders of multimodal models through the program: their language model is trained, and all else is kept.
-#include <fstream>
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"

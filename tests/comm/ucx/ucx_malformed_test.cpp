@@ -1,6 +1,5 @@
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <iterator>
 #include <random>
 #include <string>

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <map>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "catch.hpp"
 #include "comm/shared_control.hpp"

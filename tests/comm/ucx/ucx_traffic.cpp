@@ -4,7 +4,6 @@
 #include <chrono>
 #include <exception>
 #include <random>
-#include <string>
 #include <thread>
 
 #include "comm/shared_control.hpp"

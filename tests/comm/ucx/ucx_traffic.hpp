@@ -2,13 +2,8 @@
 // microbatch and lane, and the receiver checks every byte.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <utility>
 #include <vector>
 
 #include "comm/transport.hpp"

@@ -1,6 +1,5 @@
 #include <atomic>
 #include <cstring>
-#include <vector>
 
 #include "catch.hpp"
 #include "core/cuda/cuda_stream.hpp"

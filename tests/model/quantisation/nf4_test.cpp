@@ -1,11 +1,9 @@
 // nf4 and fp8 as the host makes them: nf4 against bitsandbytes' numbers (tests/golden/bitsandbytes/make_nf4.py), and slices
 // against whole matrices.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <span>
 #include <vector>
 

@@ -1,8 +1,6 @@
 // Full tensors are read from pieces, however they were cut.
 #include "model/weights/piecewise_weights.hpp"
 
-#include <fmt/format.h>
-
 #include "catch.hpp"
 #include "model/error_text.hpp"
 #include "model/weights/safetensors.hpp"

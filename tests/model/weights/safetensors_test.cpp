@@ -1,6 +1,5 @@
 #include "model/weights/safetensors.hpp"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
