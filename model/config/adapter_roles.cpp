@@ -51,7 +51,7 @@ std::string module_of(const std::string& weight) {
 std::string adapted_module(const Adapter& adapter, const std::string& weight, TensorRole role) {
   const bool is_of_expert = role == TensorRole::expert_in_weight || role == TensorRole::expert_out_weight;
   if (adapter.parameters.empty() || !is_of_expert) return module_of(weight);
-  // Of "model.layers.3.block_sparse_moe.experts.7.w1.weight", the layer and the expert's number.
+  // The name "model.layers.3.block_sparse_moe.experts.7.w1.weight" gives the layer and the number of the expert.
   constexpr std::string_view infix = ".experts.";
   const std::size_t at = weight.find(infix), number = at + infix.size();
   const std::string layer = weight.substr(0, weight.rfind('.', at - 1));

@@ -17,8 +17,8 @@
 #include "model/families/adapter_tensors.hpp"
 #include "model/parameters/parameter_slice.hpp"
 #include "model/quantisation/quantise.hpp"
-#include "model/weights/peft_config.hpp"
-#include "model/weights/peft_parameters.hpp"
+#include "model/weights/peft/peft_config.hpp"
+#include "model/weights/peft/peft_parameters.hpp"
 #include "model/weights/safetensors.hpp"
 
 namespace pipetrain {

@@ -1,5 +1,5 @@
 // The adapters of parameters that hold a matrix of all experts: PEFT's target_parameters, and the tensors of its files.
-#include "model/weights/peft_parameters.hpp"
+#include "model/weights/peft/peft_parameters.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -11,7 +11,7 @@
 #include "model/error_text.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/merged_weights.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/safetensors.hpp"
 #include "paths.hpp"

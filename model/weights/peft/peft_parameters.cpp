@@ -1,4 +1,4 @@
-#include "model/weights/peft_parameters.hpp"
+#include "model/weights/peft/peft_parameters.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 #include <fmt/format.h>
 
