@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 
@@ -14,6 +14,7 @@ struct SequenceRun {
   std::vector<std::int32_t> ids;  // empty: this step has nothing for this place
   std::int64_t length = 0;        // the positions of the whole text so far; 0: it ends with these ids
   bool operator==(const SequenceRun&) const = default;
+  static void wire_fields(auto& wire, auto& run) { wire(run.first, run.ids, run.length); }
 };
 
 // By place; the place is also the microbatch of the step.
@@ -30,8 +31,7 @@ struct RunLimits {
   std::int64_t vocabulary = 1;
 };
 
-// Encodes runs as the content of a step, which every process gets, and decodes them. Throws Error(peer_lost) for invalid bytes.
-Bytes to_bytes(const SequenceRuns& runs);
+// Decodes the content of a step, which every process gets: to_bytes(runs). Throws Error(peer_lost) for invalid bytes.
 SequenceRuns sequence_runs(std::span<const std::byte> bytes, const RunLimits& limits);
 
 }  // namespace pipetrain
