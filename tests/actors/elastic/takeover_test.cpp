@@ -26,7 +26,7 @@ TinyRun elastic_run(const Layout& layout) {
 }
 
 RunRecord undisturbed(TinyRun tiny) {
-  tiny.elastic = false;
+  tiny.elastic = tiny.post_validation = false;
   return run(job_of(tiny), takeover_steps);
 }
 
@@ -50,7 +50,7 @@ void check_step_before(const Takeover& takeover, std::int64_t lost_step) {
 // Steps of process 0; keeps the takeovers that they report.
 std::function<StepReport(Trainer&)> counting(std::vector<Takeover>& takeovers) {
   return [&takeovers](Trainer& trainer) {
-    StepReport report = trainer.step();
+    StepReport report = trainer.step(trainer.steps_done() + 1 < takeover_steps);
     takeovers.insert(takeovers.end(), report.takeovers.begin(), report.takeovers.end());
     return report;
   };
@@ -160,6 +160,25 @@ TEST_CASE("a process that ends between the updates of two stages loses no step",
   std::vector<Takeover> takeovers;
   CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
   CHECK(takeovers.size() == 1);
+}
+
+TEST_CASE("the rest of a run takes over states that are outside of the device", "[takeover][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.dp = 2, .offload = true}, 2},
+      {{.pp = 2, .offload = true, .parameters = true, .gradients = true}, 2},
+      {{.dp = 2, .zero = 1, .offload = true, .parameters = true}, 2},
+      {{.pp = 2, .dp = 2, .zero = 3, .offload = true, .parameters = true}, 4},
+  }));
+  TinyRun tiny = elastic_run(layout);
+  const auto [precision, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {1, "exit-in-update"}}));
+  tiny.precision = precision;
+  INFO(to_string(tiny) << " in " << processes << " processes, " << kind);
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(processes, tiny, {"TEST_FAULT=1:3:" + kind});
+  std::vector<Takeover> takeovers;
+  CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
+  REQUIRE(takeovers.size() == 1);
+  check_step_before(takeovers.front(), 3);
 }
 
 TEST_CASE("a spare process takes over before processes that have ranks", "[takeover][processes]") {
