@@ -120,7 +120,7 @@ void RankCompute::run(const Launch& launch) {
     run_compute(launch, output.target);
   } else {
     end_.run(launch.action, step_);
-    if (launch.action.kind == schedules::ActionKind::optimizer) fault_.after_update(step_);
+    if (launch.action.kind == schedules::ActionKind::optimizer) fault_.after_update(end_.ending());
   }
   clock_.end(stream_);
   lanes_.pass_on(launch, output);

@@ -181,6 +181,30 @@ TEST_CASE("the rest of a run takes over states that are outside of the device", 
   check_step_before(takeovers.front(), 3);
 }
 
+TEST_CASE("the rest of a run takes over while stages have begun the next step before the verdict",
+          "[takeover][post-validation][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.pp = 4, .schedule = "zb-h2"}, 3},
+      {{.pp = 2, .dp = 2, .schedule = "1f1b"}, 4},
+      {{.pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2}, 2},
+  }));
+  TinyRun tiny = elastic_run(layout);
+  tiny.microbatches = 5;
+  tiny.post_validation = true;
+  tiny.clip = GENERATE(1e-3, 1e3);  // every step is clipped, or none is
+  INFO(to_string(tiny) << " in " << processes << " processes, clip " << tiny.clip);
+  const RunRecord expected = undisturbed(tiny);
+  const auto [own, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {0, "exit-in-update"}, {1, "exit"}}));
+  const int rank = own == 0 ? layout.dp * layout.pp * layout.tp - 1 : 0;
+  Followers followers(processes, tiny,
+                      {"TEST_FAULT=" + std::to_string(rank) + ":3:" + kind, "TEST_STEPS=" + std::to_string(takeover_steps)},
+                      own);
+  std::vector<Takeover> takeovers;
+  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
+  REQUIRE(takeovers.size() == 1);
+  check_step_before(takeovers.front(), 3);
+}
+
 TEST_CASE("a spare process takes over before processes that have ranks", "[takeover][processes]") {
   const auto [layout, processes] =
       GENERATE(table<Layout, int>({{{.pp = 2}, 3}, {{.dp = 2}, 3}, {{.pp = 2, .dp = 2, .zero = 1}, 5}}));
