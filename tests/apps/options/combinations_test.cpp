@@ -178,7 +178,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
       {post_validation, record, {train, "--post-validation on --record out.rec"}},
       {elastic, {}, {train_on_gpus, "--elastic takeover"}},
-      {elastic, record, {train, "--elastic takeover --record out.rec"}},
       {post_validation, slices, {train, "--post-validation on --slices 2"}},
       {post_validation, zero, {train, "--post-validation on --dp 2 --zero 1"}},
       {post_validation, offload, {train, "--post-validation on --offload optimizer" + disk}},
