@@ -227,6 +227,11 @@ void TrainingInLayout::prepare(const TrainJob& job) {
 bool TrainingInLayout::leads() const { return joined_ == nullptr || joined_->leads(); }
 std::int64_t TrainingInLayout::steps_done() const { return parts_->trainer->steps_done(); }
 
+std::unique_ptr<ReportFile> TrainingInLayout::take_report() {
+  parts_->outputs.reset();  // it uses the page
+  return parts_->led ? std::move(parts_->led->report) : nullptr;
+}
+
 std::optional<int> TrainingInLayout::run() {
   try {
     return leads() ? lead() : follow();

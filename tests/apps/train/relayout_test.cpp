@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/pipetrain_program.hpp"
@@ -155,6 +157,25 @@ TEST_CASE("runs that change layouts and lose processes at seeded moments end wit
     }
     INFO(events);
     check_equal_runs(changed, whole);
+  }
+}
+
+TEST_CASE("the page of a run that ends while its layout changes says that it failed", "[relayout][launch]") {
+  for (const int delay : {0, 10, 30, 60, 100}) {
+    INFO(delay << " ms after the request");
+    const TempFolder pages;
+    const auto page = pages.path() / "report.html";
+    RelayoutRun lost("launch --nproc 2 --report " + page.string());
+    lost.wait_for_steps(10);
+    auto asked = std::async(std::launch::async, [&] { return ask(lost, "--pp 4 --timeout 10"); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    REQUIRE(lost.mark().signal(1, SIGKILL));
+    const auto status = lost.wait();
+    INFO(lost.err());
+    REQUIRE(status);
+    CHECK(*status != 0);
+    CHECK_THAT(bench::text_of(page), Contains("\"state\":\"failed\""));
+    asked.wait();
   }
 }
 
