@@ -193,10 +193,10 @@ TEST_CASE("a layout that is wrong is refused in one line and the run goes on", "
   CHECK_THAT(refused(relayout + "--pp 4"), Contains("no run saves in"));
 }
 
-TEST_CASE("a run with a slow stage gives it fewer blocks by itself and keeps its bits", "[relayout]") {
+TEST_CASE("a run with a slow stage changes its layout by itself and keeps its bits", "[relayout]") {
   RelayoutRun whole("train"), retuned("train --retune 20", "PIPETRAIN_FAULT=1:5:slow");
   check_equal_runs(retuned, whole);
-  CHECK_THAT(retuned.err(), Contains("retuned to cut "));
+  CHECK_THAT(retuned.err(), Contains("retuned to "));
 }
 
 TEST_CASE("a run that changes its layout by itself needs a folder for its checkpoint", "[relayout]") {
