@@ -177,7 +177,7 @@ const std::vector<Restricted>& restricted_libraries() {
       {"UCX belongs to comm/", std::regex("uc[pst]/.*"), in_comm},
       {"NCCL belongs to comm/", std::regex("nccl.*\\.h"), in_comm},
       {"sockets belong to comm/",
-       std::regex("(boost/asio.*|sys/socket\\.h|sys/un\\.h|netdb\\.h|netinet/.*|arpa/inet\\.h|net/if\\.h|ifaddrs\\.h)"),
+       std::regex("(boost/(asio|beast).*|sys/socket\\.h|sys/un\\.h|netdb\\.h|netinet/.*|arpa/inet\\.h|net/if\\.h|ifaddrs\\.h)"),
        in_comm},
       {"Arrow belongs to data/arrow/module/", std::regex("(arrow|parquet)/.*"),
        [](const std::string& path) { return starts_with(path, "data/arrow/module/"); }},
