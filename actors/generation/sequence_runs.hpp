@@ -13,6 +13,7 @@ struct SequenceRun {
   std::int64_t first = 0;         // the first position; 0 begins a new sequence in this place
   std::vector<std::int32_t> ids;  // empty: this step has nothing for this place
   std::int64_t length = 0;        // the positions of the whole text so far; 0: it ends with these ids
+  int adapter = 0;                // the number of its adapter from 1 on, always the same for a text; 0: none
   bool operator==(const SequenceRun&) const = default;
 };
 
@@ -28,6 +29,7 @@ struct RunLimits {
   int sequences = 1;
   std::int64_t positions = 1;  // of one sequence
   std::int64_t vocabulary = 1;
+  int adapters = 0;
 };
 
 // Encodes runs as the content of a step, which every process gets, and decodes them. Throws Error(peer_lost) for invalid bytes.
