@@ -64,7 +64,6 @@ struct CombinationTable {
       excluded(further_prediction, preferences, "preferences compare whole completions; use loss lm, or leave it out"),
       not_built(further_prediction, isolated_documents,
                 "further predictions that end with their document are not built yet; use pack documents, or leave it out"),
-      not_built(further_prediction, adapters, "adapters beside a further prediction are not built yet; leave it out"),
       {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
 
       excluded(preferences, classification, "preferences compare texts, and the model's head gives classes; use loss lm"),

@@ -119,7 +119,6 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
       {further_prediction, classification, {train, mtp + " --num-labels 2 --data " + files.labels}},
       {further_prediction, preferences, {train, mtp + " --loss orpo --data " + files.pairs}},
       {further_prediction, isolated_documents, {train, mtp + " --pack isolated"}},
-      {further_prediction, adapters, {train, mtp + " --lora-rank 2 --lora-targets o_proj"}},
       {sigmoid_router, router_z_loss, {train, "--model deepseek-v3 --seq-len 8 --moe-z-loss 0.001"}},
       {sigmoid_router, half_precision, {train, "--model deepseek-v3 --seq-len 8 --precision bf16"}},
       {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
