@@ -124,8 +124,8 @@ bool report(const std::string& parser, const fuzz::WorkersOutcome& outcome) {
   pass &= pipetrain::bench::report(name + " memory", static_cast<double>(outcome.most_heap), "bytes", Limit::at_most,
                                    static_cast<double>(fuzz::most_heap_bytes));
   pass &= pipetrain::bench::report(name + " failed processes", outcome.failed, "processes", Limit::at_most, 0);
-  return pass & pipetrain::bench::report(name + " findings", static_cast<double>(outcome.findings), "findings", Limit::at_most,
-                                         0);
+  return pass &
+         pipetrain::bench::report(name + " findings", static_cast<double>(outcome.findings), "findings", Limit::at_most, 0);
 }
 
 // Runs all parsers one after the other, and says in one line what was done. Returns true if nothing was found.
@@ -138,8 +138,8 @@ bool fuzz_all(const Options& options, const std::vector<std::string>& parsers) {
   std::string done;
   for (const std::string& parser : parsers) {
     const fuzz::WorkersRun run{parser, options.seed, options.first, limits, options.workers};
-    const fuzz::WorkersOutcome outcome = fuzz::fuzz_over(
-        run, [&](const fuzz::Target& target, const fuzz::Finding& finding) { save(options, target, finding); });
+    const fuzz::WorkersOutcome outcome =
+        fuzz::fuzz_over(run, [&](const fuzz::Target& target, const fuzz::Finding& finding) { save(options, target, finding); });
     pass &= report(parser, outcome);
     findings += outcome.findings;
     seconds += outcome.seconds;

@@ -65,8 +65,8 @@ void work(const WorkersRun& run, int worker, const std::function<void(const Targ
             .most_heap = outcome.most_heap};
 }
 
-[[noreturn]] void run_process(const WorkersRun& run, int worker,
-                              const std::function<void(const Target&, const Finding&)>& save, WorkerResult& result) {
+[[noreturn]] void run_process(const WorkersRun& run, int worker, const std::function<void(const Target&, const Finding&)>& save,
+                              WorkerResult& result) {
   try {
     work(run, worker, save, result);
   } catch (const std::exception& error) {
