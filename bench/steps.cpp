@@ -1,4 +1,4 @@
-// Compares the simulator with the real stage actors under a virtual clock on random steps of every schedule, whose microbatches
+// Compares the simulator with the real stage actors under a virtual clock on random steps of schedules, whose microbatches
 // take different times as the routing of experts makes them. Each step is of the next seed.
 #include <fmt/format.h>
 

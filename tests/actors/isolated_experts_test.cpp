@@ -46,7 +46,7 @@ TrainJob isolated_job(const std::string& name, const Layout& layout) {
   TrainJob job = golden_job(name, layout);
   const auto& losses = golden.at("aux");
   job.config.router_losses = {
-      .balance = losses.at("aux"), .z = losses.at("z"), .by_layer = losses.at("scope").get<std::string>() == "layer"};
+      .balance = losses.at("aux"), .by_layer = losses.at("scope").get<std::string>() == "layer", .z = losses.at("z")};
   job.dataset = std::make_shared<CutRows>(job.dataset, golden.at("documents"));
   return job;
 }
