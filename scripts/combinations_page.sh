@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes what does not work together into docs/training.md, and what of it is not built yet into README.md, as pipetrain
-# prints it. tests/structure/options_page_test.cpp holds both pages to it.
+# Writes the table of what does not work together into docs/training.md, and the list of what is not built yet into
+# README.md, as pipetrain prints them. tests/structure/options_page_test.cpp holds both pages to it.
 #   scripts/combinations_page.sh build/pipetrain
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,5 +15,5 @@ write() {
 }
 
 page=$("$1" doctor --combinations)
-write docs/training.md combinations <<<"$page"
+sed '1,/^$/d' <<<"$page" | write docs/training.md combinations
 sed '/^$/,$d' <<<"$page" | write README.md "not built"

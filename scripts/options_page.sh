@@ -10,9 +10,8 @@ cat <<'PAGE'
 
 This page is the output of `pipetrain COMMAND --help` for every command. Brackets after an option show its default; an
 option without brackets has none. Options come from the command line, else from the environment (`--seq-len` as
-`PIPETRAIN_SEQ_LEN`), else from a TOML or JSON file (`--config`). [training.md](training.md),
-[schedules.md](schedules.md), [memory.md](memory.md), [data.md](data.md), [generate.md](generate.md),
-[multi-node.md](multi-node.md), [watching.md](watching.md) and [replay.md](replay.md) explain them.
+`PIPETRAIN_SEQ_LEN`), else from a TOML or JSON file (`--config`). [training.md](training.md) and the pages of subjects
+that it names explain them.
 PAGE
 for command in train launch simulate tune doctor tokenize generate export replay compare watch relayout completion man; do
   printf '\n## %s\n\n```text\n' "$command"

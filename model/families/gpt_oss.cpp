@@ -35,6 +35,7 @@ void read_gpt_oss(const HfConfigReader& config, ModelConfig& model) {
 void write_gpt_oss(const ModelConfig& config, Json& text) {
   write_decoder(config, text);
   write_windows(config, text);
+  if (config.window == 0) text["sliding_window"] = gpt_oss_window;  // transformers wants a number where no layer has one too
   text["attention_bias"] = config.biases.qkv;
   write_experts(config, gpt_oss_names, text);
   text["swiglu_alpha"] = config.experts.clamp.alpha;

@@ -51,7 +51,7 @@ SettingRows layout_rows() {
        integer<&Run::zero, &Zero::stage>(0, most_zero_stages), compared | profiled},
       {"zero-prefetch", "N", "with `zero` 3 and `offload` parameters: blocks whose weights are brought ahead of the one in use",
        integer<&Run::zero, &Zero::prefetch>(0, 64), compared},
-      {"compress-gradients", "", "sum gradients of matrices over replicas in few bits, with error feedback: docs/training.md",
+      {"compress-gradients", "", "sum gradients of matrices over replicas in few bits, with error feedback: docs/optimizers.md",
        choice<&Run::compression, &Compression::gradients>({"none", "int8"}), compared | profiled, "",
        SettingPhrase(", gradients compressed to ")},
       {"offload", "none|optimizer|parameters|gradients|activations",

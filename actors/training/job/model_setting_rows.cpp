@@ -31,7 +31,7 @@ SettingRows model_rows() {
        "classify sequences: a new head for N classes on a language model; not needed for a folder that has one",
        integer<&Run::model, &ModelSettings::labels>(least_labels, most_labels), compared, "the model's"},
       {"window", "N",
-       "each query attends to the last N positions up to its own, in every layer; 0: as the model says: docs/training.md",
+       "each query attends to the last N positions up to its own, in every layer; 0: as the model says: docs/models.md",
        integer<&Run::model, &ModelSettings::attention, &AttentionSettings::window>(0), compared},
       {"sinks", "K", "with `window`: each query also attends to the first K positions",
        integer<&Run::model, &ModelSettings::attention, &AttentionSettings::sinks>(0), compared},

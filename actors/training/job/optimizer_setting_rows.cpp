@@ -46,7 +46,7 @@ SettingRows optimizer_rows() {
   using Rate = LearningRateSettings;
   using Own = OptimizerSettings;
   return {
-      {"optimizer", "", "the rule that updates the weights: docs/training.md",
+      {"optimizer", "", "the rule that updates the weights: docs/optimizers.md",
        special(
            optimizer_names(), [](const Run& run) { return run.optimizer.name; }, set_optimizer),
        compared},

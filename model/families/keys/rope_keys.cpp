@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/families/family.hpp"
 #include "model/families/keys/layer_type_keys.hpp"
 
 namespace pipetrain {
@@ -173,15 +174,15 @@ bool has_object_by_type(const HfConfigReader& config, const char* key) {
   return std::any_of(members.begin(), members.end(), [](const Json::Item& item) { return item.value.is_object(); });
 }
 
-// One object for each type of layer, under its name.
+// Reads one object for each type of layer, under its name. The object of a type that no layer has changes nothing.
 void read_objects_by_type(const HfConfigReader& config, const char* key, ModelConfig& model, const OuterRope& outer) {
   const HfConfigReader objects = config.inner(key);
-  const bool windows = model.window > 0;
+  const bool windows = model.window > 0, may_have_windows = spec_of(model.family).has_windows;
   for (const auto& [name, member] : config.value(key).items()) {
     if (!member.is_object() && !member.is_null()) objects.refuse_value(name, "an object, as the other members are");
-    if (member.is_object() && name != full_attention && !(windows && name == sliding_attention))
+    if (member.is_object() && name != full_attention && !(may_have_windows && name == sliding_attention))
       objects.refuse(name, fmt::format("sets layers of a type that is not built; known: {}{}", full_attention,
-                                       windows ? fmt::format(", {}", sliding_attention) : ""));
+                                       may_have_windows ? fmt::format(", {}", sliding_attention) : ""));
   }
   const auto read = [&](const char* type, const OuterRope& beside) {
     objects.require(type);

@@ -72,6 +72,16 @@ TEST_CASE("a Qwen's later layers are windowed where it says so", "[families]") {
         "layer_types has layers within a window, and no key says of how many positions; add sliding_window");
 }
 
+TEST_CASE("the rotation of a type that no layer has changes nothing", "[families]") {
+  json config = golden_config("gemma3_tiny");
+  config["layer_types"] = std::vector<std::string>(4, "full_attention");
+  const ModelConfig both = parse_config(config);
+  CHECK(both.window == 0);
+  CHECK_FALSE(both.windowed_rope.has_value());
+  config["rope_parameters"].erase("sliding_attention");
+  CHECK(parse_config(config) == both);
+}
+
 TEST_CASE("every kind of rotation is read inside and outside of its settings, and written in both spellings", "[families]") {
   json config = golden_config("llama_biases_yarn_tiny");
   config.erase("rope_parameters");

@@ -29,6 +29,15 @@ TEST_CASE("a GPT-OSS has sinks, biases and a clamped unit, with Hugging Face's d
   CHECK(round_trip(plain) == plain);
 }
 
+TEST_CASE("a GPT-OSS of full layers only keeps a number of positions, which Hugging Face wants", "[families][experts]") {
+  json config = golden_config("gpt_oss_tiny");
+  config["layer_types"] = std::vector<std::string>(4, "full_attention");
+  const ModelConfig model = parse_config(config);
+  CHECK(windowed(model) == std::vector<bool>(4, false));
+  CHECK(json::parse(hf_config_text(model))["sliding_window"] == 128);
+  CHECK(round_trip(model) == model);
+}
+
 TEST_CASE("a GPT-OSS's weights may be in mxfp4 and in no other form", "[families][experts]") {
   json config = golden_config("gpt_oss_tiny");
   const ModelConfig plain = parse_config(config);
