@@ -11,7 +11,8 @@ namespace pipetrain {
 namespace {
 
 StageEdge edge_of(const ModelConfig& config, const BlockContext& context) {
-  const std::int64_t counted = StageEdge::counted_rows(context.shape, context.cp.part.size, context.isolates_documents);
+  const std::int64_t counted =
+      StageEdge::counted_rows(context.shape.batch, context.tokens_of_all_parts(), context.isolates_documents);
   return {config, context.shard_rows(), counted, context.dtype};
 }
 

@@ -33,7 +33,7 @@ ActivationBytes measured_bytes(ChunkPasses& passes, ModelChunk& chunk, const Sta
     slot->slice = {.first = positions, .earlier = {before.get()}};
     before->slice = SliceArgs{};
   }
-  const std::int64_t counted = StageEdge::counted_rows(shape, spec.context.part.size, spec.isolates_documents);
+  const std::int64_t counted = StageEdge::counted_rows(shape.batch, context.tokens_of_all_parts(), spec.isolates_documents);
   const StageEdge edge(config, context.shard_rows(), counted, dtype);
   const Tensor hidden{nullptr, edge.shape(), dtype}, ids{nullptr, {shape.tokens()}, DType::i32};
   const std::int64_t losses = config.mtp.is_trained() ? 2 : 1, rows = config.mtp.is_trained() ? 3 : 1;  // of targets

@@ -22,9 +22,9 @@ class StageEdge {
 
   const Shape& values() const { return values_; }  // [Tr, H]
   const Shape& counts() const { return counts_; }  // [counted, E]; E is 0 without routed layers
-  // Returns the rows of counts of a microbatch whose sequences are shared by so many ranks.
-  static std::int64_t counted_rows(const MicrobatchShape& part, int ranks, bool isolates_documents) {
-    return isolates_documents ? part.tokens() * ranks : part.batch;
+  // Returns the rows of counts of a microbatch of so many samples and tokens, all parts of shared samples together.
+  static std::int64_t counted_rows(std::int64_t batch, std::int64_t tokens, bool isolates_documents) {
+    return isolates_documents ? tokens : batch;
   }
   bool has_counts() const { return counts_[1] > 0; }
   // Returns [Tr, H], and as many more rows as the counts take.

@@ -54,7 +54,7 @@ class TransformerStage final : public StageModel {
   std::size_t fp8_weight_bytes() const override { return weights_.fp8_bytes(); }
   std::size_t key_gradient_bytes() const override { return key_gradients_.bytes(); }
   Shape hidden_shape() const override {
-    const std::int64_t counted = StageEdge::counted_rows(shape_, cp_.part.size, isolates_documents_);
+    const std::int64_t counted = StageEdge::counted_rows(shape_.batch, shape_.tokens() * cp_.part.size, isolates_documents_);
     return StageEdge(config_, tp_.shard_rows(shape_.tokens()), counted, numerics_.precision.compute).shape();
   }
 

@@ -96,6 +96,7 @@ struct BlockContext {
   // The tokens of each sequence that are among the T tokens.
   SequencePart part() const;
   std::int64_t tokens() const { return shape.tokens(); }
+  std::int64_t tokens_of_all_parts() const { return tokens() * cp.part.size; }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
   // Adds those of the other ranks that share the sequences to `counts`, i32.
   void sum_over_parts(const Tensor& counts) const;

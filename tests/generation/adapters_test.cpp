@@ -91,6 +91,13 @@ TEST_CASE("logits of an adapter are PEFT's, with the same bits beside others, in
   }
 }
 
+TEST_CASE("adapters of a further prediction's layer are left unread", "[adapters]") {
+  GenerationJob job = golden_job({{"model", "deepseek_v3_mtp_tiny"}, {"config", nlohmann::json::object()}}, 2, 1);
+  job.adapters.push_back(golden_adapter(job.config, "deepseek_v3_mtp"));
+  const Ids prompt{3, 14, 15, 9};
+  CHECK(first_logits(job, prompt, 0) != first_logits(job, prompt, 1));
+}
+
 TEST_CASE("adapters add their own weights to the memory of generation, and nothing else", "[adapters]") {
   const json& one = adapted_texts()[0];
   const auto parameters = [&](const std::vector<std::string>& names) {
