@@ -15,6 +15,7 @@
 #include "files/file_io.hpp"
 #include "model/config/adapter_roles.hpp"
 #include "model/families/adapter_tensors.hpp"
+#include "model/families/family.hpp"
 #include "model/parameters/parameter_slice.hpp"
 #include "model/quantisation/quantise.hpp"
 #include "model/weights/peft/peft_config.hpp"
@@ -106,6 +107,12 @@ class NewAdapterWeights : public WeightSource {
   std::map<std::string, TensorSpec> matrices_;  // by the names of their magnitudes
 };
 
+// True for a tensor of the layer of a further prediction, where the run does not train it.
+bool is_of_untrained_layer(const ModelConfig& config, const std::string& name) {
+  if (config.mtp.layers == 0 || config.mtp.is_trained()) return false;
+  return name.starts_with(peft_name(fmt::format("{}{}.", spec_of(config.family).names.layers, config.layers)));
+}
+
 class PeftWeights : public WeightSource {
  public:
   PeftWeights(const ModelConfig& config, const fs::path& file) : reader_(file), places_(config) {
@@ -117,7 +124,7 @@ class PeftWeights : public WeightSource {
       if (known.insert(name).second) reader_.check(name, place == nullptr ? tensors[i].shape : place->shape);
     }
     for (const auto& [name, entry] : reader_.entries())
-      if (!known.contains(name))
+      if (!known.contains(name) && !is_of_untrained_layer(config, name))
         throw Error(ErrorKind::input,
                     fmt::format("{}: tensor {} is not part of the adapter that {} describes; give the files of "
                                 "one adapter",
