@@ -86,7 +86,7 @@ void SuccessiveLayouts::tell_end(const Error& error) noexcept {
 // one before.
 std::unique_ptr<TrainingInLayout> SuccessiveLayouts::begin() {
   try {
-    auto training = std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_);
+    auto training = std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_);
     if (change_ && leads())
       answer(true, fmt::format("after step {}: {}; it took {:.2f} s", step_, change_->text,
                                std::chrono::duration<double>(std::chrono::steady_clock::now() - change_->since).count()));
@@ -98,7 +98,7 @@ std::unique_ptr<TrainingInLayout> SuccessiveLayouts::begin() {
     change_.reset();
     options_ = std::move(before_);
   }
-  return std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_);
+  return std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_);
 }
 
 // Every process ends the old layout before it deals the ranks of the new one.

@@ -35,6 +35,7 @@ class SuccessiveLayouts {
   bool leads() const { return joined_ == nullptr || joined_->leads(); }
 
   TrainOptions options_, before_;
+  ServedReport served_;
   std::unique_ptr<JoinedRun> joined_;
   RunLocks locks_;
   LayoutHistory history_;

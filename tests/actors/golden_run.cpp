@@ -13,7 +13,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "model/weights/full_tensors.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "paths.hpp"
