@@ -14,7 +14,7 @@
 #include "actors/ranks/named_values.hpp"
 #include "core/error.hpp"
 #include "core/process_group.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 namespace pipetrain {
 namespace {

@@ -15,7 +15,7 @@
 #include "core/error.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/named_model.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/stored_model.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 #include "generation/golden_text.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "paths.hpp"
 

@@ -183,10 +183,6 @@ struct CombinationTable {
       excluded(post_validation, solver_time,
                "the solver makes orders for one step alone; leave out solver-seconds, or turn it off"),
 
-      not_built(elastic, offload, "copies of offloaded states are not built yet; leave out one of them"),
-      not_built(elastic, post_validation,
-                "a step that begins before the verdict on the one before cannot be repeated yet; turn off one of them"),
-      not_built(elastic, record, "a record of a run that repeats steps is not built yet; leave out one of them"),
       {elastic, {}, DeviceKind::cuda, "takeover is not built for GPUs yet; use the CPU, or leave it out", true},
 
       excluded(solver_bound, offload_activations,
