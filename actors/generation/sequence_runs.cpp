@@ -10,6 +10,8 @@ void check_run(const SequenceRun& run, const RunLimits& limits) {
   const bool fits = run.first >= 0 && run.first <= limits.positions - count && run.length <= limits.positions;
   if (count > longest_run || !fits || (run.length != 0 && run.length < run.first + count))
     WireReader::refuse("positions beyond the end of a sequence");
+  if (run.adapter < 0 || run.adapter > limits.adapters) WireReader::refuse("an adapter that the job does not have");
+  if (run.adapter < 0 || run.adapter > limits.adapters) WireReader::refuse("an adapter that the job does not have");
   const bool known =
       std::all_of(run.ids.begin(), run.ids.end(), [&](std::int32_t id) { return id >= 0 && id < limits.vocabulary; });
   if (!known) WireReader::refuse("an id outside the vocabulary");

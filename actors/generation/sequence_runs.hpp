@@ -13,8 +13,9 @@ struct SequenceRun {
   std::int64_t first = 0;         // the first position; 0 begins a new sequence in this place
   std::vector<std::int32_t> ids;  // empty: this step has nothing for this place
   std::int64_t length = 0;        // the positions of the whole text so far; 0: it ends with these ids
+  std::int32_t adapter = 0;       // the number of its adapter from 1 on, always the same for a text; 0: none
   bool operator==(const SequenceRun&) const = default;
-  static void wire_fields(auto& wire, auto& run) { wire(run.first, run.ids, run.length); }
+  static void wire_fields(auto& wire, auto& run) { wire(run.first, run.ids, run.length, run.adapter); }
 };
 
 // By place; the place is also the microbatch of the step.
@@ -29,6 +30,7 @@ struct RunLimits {
   int sequences = 1;
   std::int64_t positions = 1;  // of one sequence
   std::int64_t vocabulary = 1;
+  int adapters = 0;
 };
 
 // Decodes the content of a step, which every process gets: to_bytes(runs). Throws Error(peer_lost) for invalid bytes.
