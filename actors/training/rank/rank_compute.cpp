@@ -75,7 +75,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   const PreferencePass pass = setup_.config.preference ? preference_pass_of(step) : PreferencePass{};
   if (pass.frees_reference) state_.free_reference();
   model_->read_weights(pass.by_reference ? state_.reference() : state_.parameters());
-  if (!pass.by_reference) state_.begin_step(step.kind);
+  if (!pass.by_reference) state_.begin_step(step);
   if (!step.evaluates()) keep_copy(step.step - 1, step.progress);
   preferences_.begin(pass);
   reports_.begin_step(stream_, step);
