@@ -75,7 +75,7 @@ Json rerun_json(const ReportPage::Rerun& rerun) {
 
 }  // namespace
 
-void write_report(std::ostream& out, const ReportPage& page) {
+std::string report_data(const ReportPage& page) {
   Json timelines = Json::array();
   for (const auto& timeline : page.timelines) timelines.push_back(page_json(timeline));
   Json data = Json::object({{"title", page.title},
@@ -94,7 +94,12 @@ void write_report(std::ostream& out, const ReportPage& page) {
   data["charts"] = page_json(page.charts);
   data["expert_loads"] = page.expert_loads ? loads_json(*page.expert_loads) : Json();
   data["timelines"] = std::move(timelines);
-  out << report_page_begin << script_text(data) << report_page_end;
+  data["live"] = page.live;
+  return script_text(data);
+}
+
+void write_report(std::ostream& out, const ReportPage& page) {
+  out << report_page_begin << report_data(page) << report_page_end;
 }
 
 std::optional<std::string> with_end(const std::string& page, std::int64_t since, RunState state, const std::string& text) {

@@ -23,6 +23,7 @@ struct ReportPage {
   std::string title;
   RunState state = RunState::running;
   std::string state_text;        // why the run was stopped or failed; may be empty
+  bool live = false;             // the page gets new data from the program that serves it (comm/served/page_server.hpp)
   std::int64_t written = 0;      // in seconds since 1970 (UTC): shows the age of the page of a run that was killed
   std::int64_t steps_total = 0;  // 0: unknown
   std::optional<double> seconds_left;
@@ -57,6 +58,9 @@ struct ReportPage {
   std::optional<ExpertLoads> expert_loads;
   std::vector<schedules::Timeline> timelines;  // one step each, in seconds; titles say which
 };
+
+// Returns the data of the page alone, which stand between the texts of records/page_texts.hpp.
+std::string report_data(const ReportPage& page);
 
 // Writes a page of under 2 MB for any run: series are bounded, and actions that are too narrow to see are drawn as one.
 void write_report(std::ostream& out, const ReportPage& page);

@@ -32,6 +32,8 @@ cuda_packages=(python3-pip) # fetches cudnn-frontend; the user installs the CUDA
 # Tests of the Python module, with packages that pip fetches into build/python-venv.
 python_packages=(python3-venv python3-dev)
 lint_packages=(clang-format shellcheck)
+# ./dev screenshots draws pages with it. Tests of pages use it where it is installed; ./dev test does not install it.
+browser_packages=(chromium fonts-dejavu-core)
 
 # Installs the packages that building a preset needs.
 ensure_build_packages() {

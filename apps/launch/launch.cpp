@@ -1,12 +1,8 @@
 #include "apps/launch/launch.hpp"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
-#include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <ctime>
 #include <functional>
 #include <optional>
@@ -24,22 +20,13 @@
 #include "apps/signals/signals.hpp"
 #include "apps/train/train.hpp"
 #include "comm/control/held_port.hpp"
+#include "comm/control/token.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 
 namespace {
-
-// Returns 128 bits that nobody can guess.
-std::string random_token() {
-  std::array<unsigned char, 16> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Error(ErrorKind::unavailable, fmt::format("launch: the host gives no random token ({})", std::strerror(errno)));
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
-}
 
 // The program that is launched; all its processes get the same options.
 struct Launched {
@@ -70,7 +57,7 @@ LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port
   plan.host = master.host;
   plan.port = port ? port->port() : master.port;
   // Launches on several hosts cannot agree on a token of their own.
-  plan.token = launch.token.empty() && launch.nnodes == 1 ? random_token() : launch.token;
+  plan.token = launch.token.empty() && launch.nnodes == 1 ? control::random_token() : launch.token;
   plan.continues = launched.continues;
   plan.restarted_processes = launch.restarted_processes;
   return plan;

@@ -37,7 +37,7 @@ OptionRows settings_of(std::string_view group) {
 OptionRows retune_rows() {
   return {
       {"Layout", "retune", "N",
-       "every N steps search the cut anew with the times that the run has measured, and change to one that is simulated to be 5 % faster",
+       "every N steps search cut, schedule, chunks and less recomputation anew with the times that the run has measured, and change to a layout that is simulated to be 5 % faster",
        IntegerRange{1, 1'000'000'000}}};
 }
 
@@ -87,6 +87,9 @@ OptionRows report_rows() {
       {group, "profile", "FILE", "measured costs for simulate --costs"},
       {group, "record", "FILE", "what every stage received and decided, for pipetrain replay"},
       {group, "report", "FILE", "one HTML page with curves, timelines, memory and settings, rewritten during the run"},
+      {group, "serve", "PORT",
+       "show the report, always up to date, to browsers on this host at this port; 0 takes a free one. The run prints the address with a token, unless `token-file` gives it",
+       IntegerRange{0, 65535}, "off"},
       {group, "peak-tflops", "X", "peak TFLOP/s of one device, of which MFU is a share",
        NumberRange{.above = true, .has_maximum = true, .maximum = 1e9}, "of known GPUs: as published"},
       {group, "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", IntegerRange{},

@@ -245,6 +245,7 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
   ProcessOptions options;
   options.timeout = read_timeout(values);
   options.token = read_token(values, environment);
+  options.token_from_file = values.given("token-file");
   options.join = read_join(values, options.token);
   const auto place =
       options.join && !environment.contains(launch_variable) ? std::nullopt : place_of_launcher(values, environment);

@@ -33,6 +33,7 @@ struct ProcessOptions {
   MasterAddress master;
   std::optional<MasterAddress> join;  // of a run that has begun, which this process joins
   std::string token;                  // may be empty on loopback
+  bool token_from_file = false;       // and so one that the user knows
   std::string job;                    // of the launcher, see launch_job()
   std::chrono::seconds timeout{300};
   std::optional<TransportKind> transport;          // not given: the first that can carry the run

@@ -208,6 +208,7 @@ void read_files(const OptionValues& values, TrainOptions& options) {
                        .output_folders = {"save", "tensorboard"}});
   options.peak_tflops = values.number("peak-tflops");
   options.log_interval = values.integer("log-interval").value_or(options.log_interval);
+  if (const auto port = values.integer("serve")) options.serve = static_cast<int>(*port);
   options.dry_run = values.on_off("dry-run").value_or(false);
   options.retune = values.integer("retune");
   if (options.retune && !options.run.saving.folder)

@@ -24,6 +24,7 @@ struct TrainOptions {
   RecordSettings records;
   std::optional<double> peak_tflops;  // of one device: what mfu is a share of
   std::int64_t log_interval = 1;
+  std::optional<int> serve;  // port at which the report is shown; 0: any that is free
   WatchSettings watch;
   std::optional<std::int64_t> retune;  // steps between two searches for a better cut; not given: none
   std::optional<std::filesystem::path> save_config;

@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds shortest_pause{5};
+constexpr std::chrono::seconds shortest_pause{5}, shortest_served_pause{1}, longest_served_pause{10};
 constexpr int writes_to_pause = 50;
 constexpr std::size_t most_report_notes = 100;
 
@@ -87,16 +87,19 @@ ReportPage::Rerun rerun_of(const TrainOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<ReportFile> open_report(const TrainOptions& options, const TrainJob& job) {
-  return options.records.report ? std::make_unique<ReportFile>(options, job) : nullptr;
+std::unique_ptr<ReportFile> open_report(const TrainOptions& options, const TrainJob& job, PageServer* server) {
+  return options.records.report || server ? std::make_unique<ReportFile>(options, job, server) : nullptr;
 }
 
-ReportFile::ReportFile(const TrainOptions& options, const TrainJob& job)
+ReportFile::ReportFile(const TrainOptions& options, const TrainJob& job, PageServer* server)
     : options_(options),
-      is_stream_(output_target("report", *options.records.report).is_stream()),
+      server_(server),
+      is_rewritten_(options.records.report && !output_target("report", *options.records.report).is_stream()),
       report_(job, options.run.model.name, job_settings(options.run)),
       host_(host_facts(options.run.devices, static_cast<int>(options.run.ranks()))),
-      rerun_(rerun_of(options)) {}
+      rerun_(rerun_of(options)) {
+  if (server_) serve(RunState::running, "");
+}
 
 void ReportFile::note(const std::string& text) {
   if (rerun_.notes.size() < most_report_notes) {
@@ -117,8 +120,18 @@ void ReportFile::add_history(std::int64_t steps_done) {
 std::optional<std::string> ReportFile::add(const StepMetrics& metrics, const StepReport& report, const Progress& progress) {
   report_.add(metrics, report);
   progress_ = progress;
+  if (is_to_serve()) serve(RunState::running, "");
+  return is_rewritten_ && Clock::now() >= next_ ? try_to_write() : std::nullopt;
+}
+
+bool ReportFile::is_to_serve() const {
+  if (!server_) return false;
+  const auto now = Clock::now();
+  return now >= next_served_ && (server_->is_watched() || now >= served_ + longest_served_pause);
+}
+
+std::optional<std::string> ReportFile::try_to_write() {
   const auto begin = Clock::now();
-  if (is_stream_ || begin < next_) return {};
   std::optional<std::string> told;
   try {
     write(RunState::running, "");
@@ -131,9 +144,12 @@ std::optional<std::string> ReportFile::add(const StepMetrics& metrics, const Ste
   return told;
 }
 
-void ReportFile::finish(RunState state, const std::string& text) { write(state, text); }
+void ReportFile::finish(RunState state, const std::string& text) {
+  if (server_) serve(state, text);
+  if (options_.records.report) write(state, text);
+}
 
-void ReportFile::write(RunState state, const std::string& text) {
+ReportPage ReportFile::page(RunState state, const std::string& text) const {
   ReportPage page = report_.page();
   ReportPage::Rerun rerun = rerun_;
   if (notes_left_out_ > 0)
@@ -147,8 +163,22 @@ void ReportFile::write(RunState state, const std::string& text) {
   std::swap(rerun.history, page.rerun->history);
   page.rerun = std::move(rerun);
   page.host.emplace_back("this page", local_time());
+  return page;
+}
+
+void ReportFile::serve(RunState state, const std::string& text) {
+  const auto begin = Clock::now();
+  ReportPage shown = page(state, text);
+  shown.live = true;
+  server_->publish(report_data(shown));
+  served_ = Clock::now();
+  next_served_ = served_ + std::max<Clock::duration>(shortest_served_pause, writes_to_pause * (served_ - begin));
+}
+
+void ReportFile::write(RunState state, const std::string& text) {
+  const ReportPage shown = page(state, text);
   OutputFiles files;
-  files.add("report", *options_.records.report, [&](std::ostream& out) { write_report(out, page); });
+  files.add("report", *options_.records.report, [&](std::ostream& out) { write_report(out, shown); });
   files.put_in_place();
 }
 

@@ -56,8 +56,8 @@ std::optional<int> follow_training(Trainer& trainer, JoinedRun& joined, bool lea
 
 // The records that process 0 writes, besides those of StepOutputs.
 struct LedRecords {
-  LedRecords(const TrainOptions& options, const TrainJob& job)
-      : records(options.records, job, options.run.model.name), report(open_report(options, job)) {}
+  LedRecords(const TrainOptions& options, const TrainJob& job, PageServer* server)
+      : records(options.records, job, options.run.model.name), report(open_report(options, job, server)) {}
   RunRecords records;
   std::unique_ptr<ReportFile> report;  // null: none is requested
 };
@@ -119,12 +119,13 @@ std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks
 
 // Reports the cause. `joined` may be null. Returns the exit status.
 int end_failed_training(const RunFailed& failure, const TrainOptions& options, const JoinedRun* joined,
-                        std::optional<StepOutputs>& outputs, RunLocks& locks) {
+                        std::optional<StepOutputs>& outputs, RunLocks& locks, ServedReport& served) {
   const std::optional<Error> lost = lost_folder(failure, locks);
   const std::string cause = lost ? error_line(*lost) : failure.what();
   if (lost) print_error(cause, lost->kind());
   const int status = lost ? exit_status(lost->kind()) : report_failed_run(failure, joined, options.processes.stop_grace);
   if (outputs) outputs->fail(cause);
+  served.end();
   if (!failure.everything_stopped()) {
     locks = {};
     outputs.reset();
@@ -196,14 +197,14 @@ struct TrainingInLayout::Parts {
 };
 
 TrainingInLayout::TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks,
-                                   const LayoutHistory& history)
-    : options_(options), history_(history), joined_(joined), locks_(locks), parts_(std::make_unique<Parts>()) {
+                                   const LayoutHistory& history, ServedReport& served)
+    : options_(options), history_(history), joined_(joined), locks_(locks), served_(served), parts_(std::make_unique<Parts>()) {
   parts_->notes = options.notes;
   TrainJob job = open_job(options, joined, locks, parts_->notes);
   job.relayouts = history.relayouts;
   if (!history.begun && !(joined && joined->joins())) prepare(job);
-  if (leads()) parts_->led.emplace(options, job);
-  parts_->record = open_record(options, job);
+  if (leads()) open_led_records(job);
+  parts_->record = open_record(options, job, leads(), history.begun);
   job.recorder = parts_->record;
   parts_->begun = job;
   placing_errors(options.places, [&] {
@@ -224,14 +225,24 @@ void TrainingInLayout::prepare(const TrainJob& job) {
   joined_ ? joined_->in_first("saving", prepare) : prepare();
 }
 
+void TrainingInLayout::open_led_records(const TrainJob& job) {
+  if (const auto line = served_.begin(options_)) parts_->notes.push_back(*line);
+  parts_->led.emplace(options_, job, served_.server());
+}
+
 bool TrainingInLayout::leads() const { return joined_ == nullptr || joined_->leads(); }
 std::int64_t TrainingInLayout::steps_done() const { return parts_->trainer->steps_done(); }
+
+std::unique_ptr<ReportFile> TrainingInLayout::take_report() {
+  parts_->outputs.reset();  // it uses the page
+  return parts_->led ? std::move(parts_->led->report) : nullptr;
+}
 
 std::optional<int> TrainingInLayout::run() {
   try {
     return leads() ? lead() : follow();
   } catch (const RunFailed& failure) {
-    return end_failed_training(failure, options_, joined_, parts_->outputs, locks_);
+    return end_failed_training(failure, options_, joined_, parts_->outputs, locks_, served_);
   } catch (const LayoutEnded&) {
     throw;
   } catch (const Error& error) {  // a failed save or record
@@ -245,7 +256,7 @@ std::optional<int> TrainingInLayout::follow() {
   if (!status) {
     taken_lead_ = true;
     parts_->notes = take_lead(options_, locks_);
-    parts_->led.emplace(options_, parts_->begun);
+    open_led_records(parts_->begun);
     return lead();
   }
   const RunLayout announced = joined_->layout();
@@ -258,7 +269,10 @@ std::optional<int> TrainingInLayout::follow() {
 std::optional<int> TrainingInLayout::lead() {
   Parts& parts = *parts_;
   note_transport(*parts.trainer, parts.notes);
-  const auto open = [&] { parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get()); };
+  const auto open = [&] {
+    parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get());
+    if (taken_lead_ && parts.record) parts.record->lead(*options_.records.record);
+  };
   taken_lead_ ? when_released(options_, open) : placing_errors(options_.places, open);
   LayoutRequests requests(options_, parts.begun, joined_, history_.arguments);
   StepLoop loop(options_, parts.notes, *parts.trainer,

@@ -11,6 +11,8 @@
 #include "apps/processes/joined_run.hpp"
 #include "apps/train/layout_requests.hpp"
 #include "apps/train/open_job.hpp"
+#include "apps/train/report_file.hpp"
+#include "apps/train/served_report.hpp"
 
 namespace pipetrain {
 
@@ -39,7 +41,8 @@ class TrainingInLayout {
  public:
   // Opens and builds everything that depends on the layout. All must outlive this; joined: null in a run of one process.
   // Every process of the run makes it at about the same time. Throws Error.
-  TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, const LayoutHistory& history);
+  TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, const LayoutHistory& history,
+                   ServedReport& served);
   // In process 0 this ends the run in this layout for the others.
   ~TrainingInLayout();
   TrainingInLayout(const TrainingInLayout&) = delete;
@@ -51,10 +54,13 @@ class TrainingInLayout {
   LayoutChange& change() { return *change_; }
 
   std::int64_t steps_done() const;
+  // Gives the report page away, which the layout has written last; null where there is none. Only after run().
+  std::unique_ptr<ReportFile> take_report();
 
  private:
   struct Parts;
   void prepare(const TrainJob& job);
+  void open_led_records(const TrainJob& job);
   bool leads() const;
   std::optional<int> follow();
   std::optional<int> lead();
@@ -63,6 +69,7 @@ class TrainingInLayout {
   const LayoutHistory& history_;
   JoinedRun* joined_;
   RunLocks& locks_;
+  ServedReport& served_;
   std::unique_ptr<Parts> parts_;
   std::optional<LayoutChange> change_;
   bool taken_lead_ = false;  // from a process that led before

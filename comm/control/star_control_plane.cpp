@@ -1,7 +1,6 @@
 #include "comm/control/star_control_plane.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <cassert>
 #include <exception>
@@ -11,25 +10,10 @@
 #include "comm/control/coordinator.hpp"
 #include "comm/control/member.hpp"
 #include "core/error.hpp"
+#include "core/threads/signals_blocked.hpp"
 
 namespace pipetrain::control {
 namespace {
-
-// Signals go to the program's other threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    ::sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  ::sigset_t before_;
-};
 
 const Rendezvous& checked(const Rendezvous& rendezvous) {
   check_rendezvous(rendezvous);
@@ -165,7 +149,7 @@ void StarControlPlane::received(Frame&& frame) {
   if (is_gone(frame.from) || leaving_) return;
   try {
     if (frame.kind == FrameKind::message) return put(frame.channel, {frame.from, std::move(frame.payload)});
-    board_->put(frame.from, read_exchange_part(frame.payload));
+    board_->put(frame.from, read_message<ExchangePart>(frame.payload));
   } catch (const Error& error) {
     distrust(frame.from, error.what());
   }

@@ -30,14 +30,6 @@ function pointsIn(points, [from, to]) {
   return points.some(p => p[0] >= from) ? points.slice(first, after < 0 ? points.length : after + 1) : [];
 }
 
-// Numbers that the reader has chosen are kept while the page reloads itself.
-function remembered(key, otherwise) {
-  try { return JSON.parse(sessionStorage.getItem(location.pathname + key)) ?? otherwise; } catch { return otherwise; }
-}
-function remember(key, value) {
-  try { sessionStorage.setItem(location.pathname + key, JSON.stringify(value)); } catch { /* a browser without storage */ }
-}
-
 class Curves {
   // `marks`: [kind, step, text] of events, "takeover" or "resume", that all charts show. `evaluations`: steps.
   constructor(charts, {runs, marks, evaluations}) {

@@ -56,6 +56,16 @@ function show(event, text) {
 }
 const hide = () => tip.style.display = 'none';
 
+// What the reader has chosen is kept while the page reloads or redraws itself.
+function remembered(key, otherwise) {
+  try { return JSON.parse(sessionStorage.getItem(location.pathname + key)) ?? otherwise; } catch { return otherwise; }
+}
+function remember(key, value) {
+  try { sessionStorage.setItem(location.pathname + key, JSON.stringify(value)); } catch { /* a browser without storage */ }
+}
+
+// Ends what the elements of the page have begun outside of themselves, when these are drawn anew.
+let lifetime = new AbortController();
 // Calls `draw` with the width of a node soon, and when it changes; not within the layout, which drawing changes.
 function onWidth(node, draw) {
   let last = 0;
@@ -64,7 +74,9 @@ function onWidth(node, draw) {
     if (width > 0 && width !== last) draw(last = width);
   };
   setTimeout(look);
-  new ResizeObserver(() => setTimeout(look)).observe(node);
+  const observer = new ResizeObserver(() => setTimeout(look));
+  observer.observe(node);
+  lifetime.signal.addEventListener('abort', () => observer.disconnect());
 }
 // Calls `draw` when the reader's system changes between light and dark.
-const onTheme = draw => matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+const onTheme = draw => matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw, {signal: lifetime.signal});

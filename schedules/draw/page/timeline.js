@@ -90,8 +90,9 @@ class TimelineView {
     const widest = list => Math.max(...list.map(name => pen.measureText(name).width));
     this.short = widest(names) > width / 4;
     this.left = 10 + Math.ceil(widest(this.short ? names.map(shortRow) : names));
-    if (first && width < 560) this.zoom = this.readableZoom();
-    this.zoomTo(this.zoom, first ? 0 : middle - this.shown() / 2);
+    const [zoom, from] = (first && remembered('timeline', null)) || [first && width < 560 ? this.readableZoom() : this.zoom, null];
+    this.zoom = zoom;
+    this.zoomTo(zoom, from ?? (first ? 0 : middle - this.shown() / 2));
   }
   // Returns the zoom at which most numbers of microbatches can be read.
   readableZoom() {
@@ -114,13 +115,15 @@ class TimelineView {
     this.sheet.style.width = this.width * this.zoom + 'px';
     for (const pane of this.panes) pane.node.style.width = this.width + 'px';
     this.scroll.scrollLeft = from * this.scale();
+    this.keep();
     this.draw();
   }
+  keep() { if (this.scroll.isConnected) remember('timeline', [this.zoom, this.timeAt(this.left)]); }
 
   listen(wheel) {
     let grabbed = null, waiting = false;
     this.scroll.addEventListener('scroll', () => {
-      if (!waiting) requestAnimationFrame(() => { waiting = false; this.draw(); });
+      if (!waiting) requestAnimationFrame(() => { waiting = false; this.keep(); this.draw(); });
       waiting = true;
     });
     this.scroll.addEventListener('wheel', event => {
@@ -136,7 +139,7 @@ class TimelineView {
       if (grabbed && event.buttons) this.scroll.scrollLeft = grabbed.left + grabbed.x - event.clientX;
       this.point(event);
     });
-    addEventListener('pointerup', () => grabbed = null);
+    addEventListener('pointerup', () => grabbed = null, {signal: lifetime.signal});
     this.scroll.addEventListener('pointerleave', hide);
     this.scroll.addEventListener('dblclick', () => this.zoomTo(1, 0));
     this.scroll.addEventListener('keydown', event => {

@@ -73,7 +73,7 @@ function verdict(check_page) {
   const finish = () => top.document.body.append(Object.assign(top.document.createElement('pre'), {id: 'verdict', textContent: complaints.join('\n')}));
   addEventListener('load', async () => {
     try {
-      await until(() => document.querySelector('.pane').clientHeight > 50 && [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg')));
+      await until(() => [...document.querySelectorAll('.pane')].every(pane => pane.clientHeight > 50) && [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg')));
       checkWindow();
       checkOverflow();
       checkText();

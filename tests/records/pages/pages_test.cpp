@@ -4,6 +4,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "records/comparison_page.hpp"
 #include "records/made_report.hpp"
 #include "records/pages/browser.hpp"
 #include "schedules/builders/builders.hpp"
@@ -17,8 +18,13 @@ using test::Page;
 namespace {
 
 // A report in which every part of the page has something to draw.
-std::string full_report() {
+std::string full_report(bool live = false) {
   Page made(10'000);
+  if (live) {
+    made.page.state = RunState::running;
+    made.page.live = true;
+    made.page.written = std::time(nullptr);
+  }
   StepSeries evaluations;
   for (int step = 1000; step <= 10'000; step += 1000) evaluations.add(step, 3 + 1000.0 / step);
   made.page.charts.push_back({"evaluation loss", "", 1, {{0, &evaluations}}});
@@ -56,6 +62,30 @@ std::string traced_page() {
   return out.str();
 }
 
+// Three runs over each other, with long names.
+std::string compared_page() {
+  const StepSeries one = test::curve(300), other = test::curve(200);
+  ComparisonPage page;
+  page.runs = {"run-a.jsonl", "/a/very/long/path/" + std::string(80, 'x') + "/run-b.jsonl", "c"};
+  page.figures = {
+      {"steps", "300", "200", "300"}, {"last loss", "2.1234", "2.2345", "2.1"}, {"tokens/s", "1,000", "900", "1,100"}};
+  page.findings = {"run-a.jsonl and c are equal in all steps",
+                   "the loss of " + std::string(80, 'x') + " differs from step 1 on, by at most 3.1e-03"};
+  for (const char* name : {"loss", "gradient norm", "tokens/s"})
+    page.charts.push_back({name, "", 1, {{0, &one}, {1, &other}, {2, &one}}});
+  std::ostringstream out;
+  write_comparison(out, page);
+  return out.str();
+}
+
+std::string simulated_page() {
+  const auto plan = schedules::build_schedule("interleaved", {4, 2, 8});
+  const auto timeline = schedules::simulate(plan, schedules::Costs::uniform(plan.placement, 1, 1, 1));
+  std::ostringstream out;
+  write_html(out, timeline, summarize(timeline));
+  return out.str();
+}
+
 void check_everywhere(const std::string& page, const std::vector<std::string>& checks) {
   for (const test::Window& window : test::windows) {
     const TempFolder folder;
@@ -73,9 +103,24 @@ TEST_CASE("a report can be read and used on a desk and on a phone, in light and 
   check_everywhere(full_report(), {"checks.js", "check_timeline.js", "check_report.js"});
 }
 
+TEST_CASE("a served report takes new data, and stays zoomed as it was", "[slow]") {
+  if (!test::has_browser()) return;
+  check_everywhere(full_report(true), {"checks.js", "check_live.js"});
+}
+
 TEST_CASE("a trace's page can be read and used on a desk and on a phone, in light and dark", "[slow]") {
   if (!test::has_browser()) return;
   check_everywhere(traced_page(), {"checks.js", "check_timeline.js", "check_trace.js"});
+}
+
+TEST_CASE("a comparison of runs can be read and used on a desk and on a phone, in light and dark", "[slow]") {
+  if (!test::has_browser()) return;
+  check_everywhere(compared_page(), {"checks.js", "check_comparison.js"});
+}
+
+TEST_CASE("a simulation's page can be read and used on a desk and on a phone, in light and dark", "[slow]") {
+  if (!test::has_browser()) return;
+  check_everywhere(simulated_page(), {"checks.js", "check_timeline.js", "check_simulation.js"});
 }
 
 TEST_CASE("a browser draws reports of 0, 10 and 1,000 steps without a word on its console", "[slow]") {
