@@ -70,6 +70,7 @@ set(training_included_headers
   model/config/numerics.hpp
   model/config/rope.hpp
   model/optimizer/optimizer_settings.hpp
+  model/optimizer/variance_warm_up.hpp
   model/config/precision.hpp
   model/config/recompute.hpp
   model/config/trained_parts.hpp

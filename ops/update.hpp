@@ -27,6 +27,11 @@ struct AdamW {
   float grad_scale = 1;   // the clipping factor, applied to the gradient first
 };
 
+// Returns what a moment with this factor, which began at zero, is multiplied with after so many steps.
+inline float adam_correction(double beta, std::int64_t steps) {
+  return static_cast<float>(1.0 / (1.0 - std::pow(beta, static_cast<double>(steps))));
+}
+
 template <class Math>
 class AdamWRule {
  public:
@@ -39,8 +44,8 @@ class AdamWRule {
         eps_(s.eps),
         grad_scale_(s.grad_scale),
         keep_(1.0F - s.lr * s.weight_decay),
-        unbias1_(correction(s.beta1, s.step)),
-        unbias2_(correction(s.beta2, s.step)) {}
+        unbias1_(adam_correction(s.beta1, s.step)),
+        unbias2_(adam_correction(s.beta2, s.step)) {}
 
   // Returns the new weight: w - lr weight_decay w - lr m' / (sqrt(v') + eps) with the corrected moments m', v'.
   PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m, float& v) const {
@@ -51,16 +56,47 @@ class AdamWRule {
   }
 
  private:
-  static float correction(double beta, std::int64_t step) {
-    return static_cast<float>(1.0 / (1.0 - std::pow(beta, static_cast<double>(step))));
-  }
-
   float lr_, beta1_, beta2_, eps_, grad_scale_, keep_, unbias1_, unbias2_;
 };
 
 template <class Math>
 AdamWRule<Math> rule_of(const AdamW& settings) {
   return AdamWRule<Math>(settings);
+}
+
+// AdamW whose momenta come ready and whose second moments stay as they were after step `frozen_after`: the second stage of
+// Tang et al. 2021, "1-bit Adam", with the bias corrections of AdamW.
+struct FrozenAdamW {
+  AdamW adamw;  // the gradient is the new first moment
+  std::int64_t frozen_after = 1;
+};
+
+template <class Math>
+class FrozenAdamWRule {
+ public:
+  static constexpr std::size_t states = 2;  // the first and the second moment
+
+  explicit FrozenAdamWRule(const FrozenAdamW& s)
+      : lr_(s.adamw.lr),
+        eps_(s.adamw.eps),
+        grad_scale_(s.adamw.grad_scale),
+        keep_(1.0F - s.adamw.lr * s.adamw.weight_decay),
+        unbias1_(adam_correction(s.adamw.beta1, s.adamw.step)),
+        unbias2_(adam_correction(s.adamw.beta2, s.frozen_after)) {}
+
+  // Returns the new weight as AdamWRule does; m becomes the scaled gradient, v remains.
+  PIPETRAIN_HOST_DEVICE float operator()(float weight, float momentum, float& m, float& v) const {
+    m = momentum * grad_scale_;
+    return weight * keep_ - Math::scaled_quotient(lr_, m * unbias1_, Math::root(v * unbias2_) + eps_);
+  }
+
+ private:
+  float lr_, eps_, grad_scale_, keep_, unbias1_, unbias2_;
+};
+
+template <class Math>
+FrozenAdamWRule<Math> rule_of(const FrozenAdamW& settings) {
+  return FrozenAdamWRule<Math>(settings);
 }
 
 // Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms": the sign of an average of momentum and gradient.
@@ -155,7 +191,7 @@ PlainSgdRule<Math> rule_of(const PlainSgd& settings) {
   return PlainSgdRule<Math>(settings);
 }
 
-using UpdateRule = std::variant<AdamW, Lion, Sgd, PlainSgd>;
+using UpdateRule = std::variant<AdamW, Lion, Sgd, PlainSgd, FrozenAdamW>;
 constexpr std::size_t most_update_states = 2;
 
 // All tensors have one length. The weight and the states are f32 and change in place.

@@ -53,7 +53,10 @@ double BlockCosts::gather_seconds(const Block& block, const Layout& layout) cons
   const double fetched = request_.offload.parameters ? bytes / replicas / request_.speed.offload_rate : 0;
   if (replicas == 1) return fetched;
   const LinkSpeed link = links_.replicas(layout);
-  return std::max(fetched, bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency);
+  const BlockCode code = request_.compression.weights;
+  const double share = coded_bytes(code, activation_bytes(request_)) / activation_bytes(request_);
+  const double decoded = code == BlockCode::none ? 0 : bytes / request_.speed.memory_rate;
+  return std::max(fetched, share * bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency + decoded);
 }
 
 // Offloaded gradients are fetched while the previous block computes, and stored, both ways at once; those of tables are

@@ -15,6 +15,12 @@ namespace pipetrain {
 // Gradients are fp32 in every precision.
 constexpr double gradient_bytes = sizeof(float);
 
+// Returns the bytes in which a number travels that takes `full` bytes without a code.
+inline double coded_bytes(BlockCode code, double full) {
+  const BlockFormat format = block_format(code);
+  return code == BlockCode::none ? full
+                                 : gradient_bytes * static_cast<double>(format.words) / static_cast<double>(format.elements);
+}
 inline double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
 
 // Returns the number of replicas that gather each block's weights from one another: with offloaded weights, at every

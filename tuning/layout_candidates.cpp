@@ -74,6 +74,7 @@ class Enumeration {
     if (request_.config.routed_layers() == 0 || dp % ep != 0 || request_.config.experts.count % ep != 0) return false;
     UsedFeatures used{request_.device};
     used.add(Feature::expert_parallel, "ep", std::to_string(ep));
+    if (request_.compression.gradients != BlockCode::none) used.add(Feature::compressed_gradients, "compress-gradients", "");
     if (adapts_experts(request_.config)) used.add(Feature::expert_adapters, "lora-targets", "");
     return find_refused(used) == nullptr;
   }

@@ -23,6 +23,7 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
     settings.offload = request_.offload;
     settings.offload.activations = false;
     settings.optimizer = request_.optimizer;
+    if (layout.copies() > 1) settings.compression = request_.compression;
     settings.post_validation = request_.post_validation;
     const MicrobatchShape shape{layout.microbatch, request_.sequence / layout.cp};
     memory = std::make_unique<StageMemory>(request_.config, shape, settings, braids);

@@ -248,9 +248,12 @@ UsedFeatures features_of(const LayoutRequest& request) {
   job.layout.cp = request.cp;
   job.devices.kind = request.device;
   job.numerics.precision = request.precision;
-  job.zero.stage = request.zero.value_or(0);
+  const Compression& compression = request.compression;
+  const int sharing = compression.weights == BlockCode::none ? 0 : compression.gradients == BlockCode::none ? 3 : 1;
+  job.zero.stage = request.zero.value_or(sharing);  // see LayoutVariants::zeros()
   job.offload = request.offload;
   job.optimizer = request.optimizer;
+  job.compression = request.compression;
   job.post_validation = request.post_validation;
   UsedFeatures used = features_of(job);
   if (request.hosts > 1) used.add(Feature::several_hosts, "hosts", std::to_string(request.hosts));

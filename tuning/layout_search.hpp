@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/training/job/features.hpp"
+#include "actors/training/job/run_settings.hpp"
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
 #include "model/config/block.hpp"
@@ -62,6 +63,7 @@ struct LayoutRequest {
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
   OptimizerSettings optimizer;
+  Compression compression;                       // in layouts with several replicas
   std::optional<Recompute> recompute;            // no value: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk, with `recompute`
   std::optional<int> zero;                       // of layouts with several replicas; no value: the fastest stage that fits

@@ -16,9 +16,20 @@ std::vector<Recompute> LayoutVariants::modes() const {
 std::vector<int> LayoutVariants::zeros(const Layout& layout) const {
   if (layout.copies() == 1 || request_.post_validation) return {0};
   if (request_.zero) return {*request_.zero};
+  if (request_.compression.weights != BlockCode::none) return weights_in_code();
+  if (request_.compression.gradients == BlockCode::sign) return {0};
+  if (request_.compression.gradients != BlockCode::none)
+    return {0, 1};  // either the sums return in few bits, or the weights in full
   if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
   if (layout.braids()) return {1, 2};  // a braid's actions would need gathered weights at the same time
   return {1, 2, 3};
+}
+
+// Compressed gradients go with stage 1 alone of those that divide weights.
+std::vector<int> LayoutVariants::weights_in_code() const {
+  const bool rounds = request_.precision.rounds_weights(), sums = request_.compression.gradients != BlockCode::none;
+  if (sums) return {1};
+  return rounds ? std::vector<int>{1, 2, 3} : std::vector<int>{3};
 }
 
 Layout LayoutVariants::with(Layout layout, Recompute mode, int zero) const {

@@ -23,6 +23,8 @@ class LayoutVariants {
   std::vector<Layout> all(const Layout& layout) const;
 
  private:
+  std::vector<int> weights_in_code() const;
+
   const LayoutRequest& request_;
   const LayoutCosts& costs_;
 };

@@ -14,11 +14,17 @@ double StepEndCosts::reduce_seconds(const Layout& layout, double trained, double
   if (copies == 1) return 0;
   // Gradients go to their owners, and return as sums or as new weights. With stage 3, the weights return when the next step
   // first gathers them, and no compute precedes that gather to hide it.
-  const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
+  const double sent = coded_bytes(request_.compression.gradients, gradient_bytes);
+  const double back =
+      layout.zero.divides_states() ? coded_bytes(request_.compression.weights, activation_bytes(request_)) : sent;
   const double moved = (trained - experts) * (copies - 1) / copies + experts * (expert_copies - 1) / expert_copies;
-  const double bytes = moved * (gradient_bytes + back);
+  const double bytes = moved * (sent + back);
   const LinkSpeed link = links_.replicas(layout);
-  return bytes / link.rate + 2.0 * (copies - 1) * link.latency;
+  // To code gradients, and the sums of its own share, a replica reads them with their errors and writes new errors; it writes
+  // the sums that it decodes.
+  const double coded =
+      request_.compression.gradients == BlockCode::none ? 0 : trained * (3 + 3.0 / copies + 1) * gradient_bytes;
+  return bytes / link.rate + 2.0 * (copies - 1) * link.latency + coded / request_.speed.memory_rate;
 }
 
 // Two stages exchange their sums; one stage with both ends adds them in place: it reads two numbers and writes one.

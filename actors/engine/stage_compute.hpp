@@ -35,6 +35,8 @@ struct StepInfo {
   std::shared_ptr<const std::vector<std::byte>> content = {};
   // Opaque data with which another process could lead the run from this step on, likewise carried. May be null.
   std::shared_ptr<const std::vector<std::byte>> progress = {};
+  // The applied steps after which the optimizer's second moments stay as they are; 0: they change.
+  std::int64_t frozen_after = 0;
 };
 
 // The values that a stage's compute reports at its N action: losses and parts of the gradient norm, in an order that it

@@ -41,6 +41,14 @@ StepLoop::StepLoop(const TrainOptions& options, const std::vector<std::string>& 
   outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
 }
 
+// Notes the first step whose gradients were exchanged in 1 bit.
+void StepLoop::print_frozen(const StepReport& report) {
+  if (report.frozen_after == 0 || std::exchange(has_frozen_, true)) return;
+  outputs_.warn(
+      fmt::format("step {}: the second moments stay as they were after {}, and gradients travel in 1 bit from here on",
+                  report.step, counted(report.frozen_after, "applied step")));
+}
+
 std::optional<int> StepLoop::run() {
   run_steps();
   outputs_.finish();
@@ -63,6 +71,7 @@ void StepLoop::run_steps() {
       outputs_.step(report);
       records_.add(report);
       print_unlabelled(report);
+      print_frozen(report);
       for (const auto& line : watch_.add(report)) outputs_.warn(line);
       print_evaluation(run_.evaluate_if_due(is_asked_to_stop));
       print_slow_disk(run_.save_if_due());

@@ -52,6 +52,7 @@ class StepLoop {
   void check_save_folder() const;
   void print_evaluation(const std::optional<Evaluation>& evaluation);
   void print_unlabelled(const StepReport& report) const;
+  void print_frozen(const StepReport& report);
   void print_slow_disk(std::chrono::duration<double> waited);
   bool save_end();
   bool evaluate_end();
@@ -73,6 +74,7 @@ class StepLoop {
   std::optional<Evaluation> last_evaluation_;
   HealthWatch& watch_;
   bool printed_slow_disk_ = false;
+  bool has_frozen_ = false;  // see print_frozen()
   MembershipChanges members_;
 };
 

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
 #include "bench/faults/program_run.hpp"
 
 namespace pipetrain::bench {
@@ -30,6 +34,24 @@ std::string Hosts::address(int host) const { return fmt::format("10.78.0.{}", ho
 
 void Hosts::link(int host, bool up) const {
   succeeds(fmt::format("ip -n {} link set eth0 {}", name(host), up ? "up" : "down"));
+}
+
+// The bucket holds 5 ms of the rate, but at least a few of the segments that the kernel hands to a device whole; the queue
+// holds 50 ms.
+bool Hosts::limit(int host, int megabits) const {
+  const int burst = std::max(megabits * 1000 / 8 * 5, 1 << 18);
+  return succeeds(
+      fmt::format("tc -n {} qdisc replace dev eth0 root tbf rate {}mbit burst {} latency 50ms", name(host), megabits, burst));
+}
+
+double Hosts::sent(int host) const {
+  double bytes = 0;
+  std::FILE* const counter =
+      ::popen(fmt::format("ip netns exec {} cat /sys/class/net/eth0/statistics/tx_bytes", name(host)).c_str(), "r");
+  if (counter == nullptr) return std::nan("");
+  const bool is_read = std::fscanf(counter, "%lf", &bytes) == 1;
+  ::pclose(counter);
+  return is_read ? bytes : std::nan("");
 }
 
 }  // namespace pipetrain::bench

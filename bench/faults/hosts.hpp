@@ -18,6 +18,10 @@ class Hosts {
   std::string address(int host) const;
   // Cuts or joins the wire of a host.
   void link(int host, bool up) const;
+  // Limits what a host sends to this many megabits in a second. Returns false if this host does not permit it.
+  bool limit(int host, int megabits) const;
+  // Returns the bytes that a host has sent so far, with all headers.
+  double sent(int host) const;
 
  private:
   int count_;

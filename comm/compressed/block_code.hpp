@@ -8,10 +8,13 @@ namespace pipetrain {
 enum class BlockCode {
   none,  // full precision
   int8,  // the nearest of 255 multiples of the block's largest magnitude / 127
+  sign,  // plus or minus the mean magnitude of the block
 };
 
-// Returns "none" or "int8".
-constexpr const char* name_of(BlockCode code) { return code == BlockCode::int8 ? "int8" : "none"; }
+// Returns "none", "int8" or "1bit".
+constexpr const char* name_of(BlockCode code) {
+  return code == BlockCode::int8 ? "int8" : code == BlockCode::sign ? "1bit" : "none";
+}
 
 // The words that a block takes: its elements, then its scale in fp32.
 struct BlockFormat {
@@ -20,7 +23,7 @@ struct BlockFormat {
 };
 
 constexpr BlockFormat block_format(BlockCode code) {
-  return code == BlockCode::int8 ? BlockFormat{256, 65} : BlockFormat{1, 1};
+  return code == BlockCode::int8 ? BlockFormat{256, 65} : code == BlockCode::sign ? BlockFormat{1024, 33} : BlockFormat{1, 1};
 }
 constexpr std::int64_t blocks_of(BlockCode code, std::int64_t elements) {
   const std::int64_t size = block_format(code).elements;

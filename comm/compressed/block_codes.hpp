@@ -17,4 +17,7 @@ void encode_block(BlockCode code, std::span<const float> values, float* error, s
 enum class Decoding { write, add };
 void decode_block(BlockCode code, const std::uint32_t* words, std::span<float> values, Decoding decoding);
 
+// Makes the values of a block fresh x value + kept x average.
+void average_block(std::span<float> values, const float* averages, float fresh, float kept);
+
 }  // namespace pipetrain

@@ -41,6 +41,8 @@ class CompressedSum::Piece {
   void encode(CpuStream& stream, std::uint32_t* words) const {
     for_each_row(stream, rows_.total(), [&](std::int64_t row) {
       const auto values = block(row);
+      if (part_.averages != nullptr)
+        average_block(values, part_.averages + (values.data() - part_.values), part_.fresh, part_.kept);
       encode_block(code_, values, part_.error + (values.data() - part_.values), words + row * format_.words);
     });
   }

@@ -21,6 +21,9 @@ struct CompressedPart {
   float* error = nullptr;      // [elements] of this member's code
   float* sum_error = nullptr;  // those of the sums that it owns, from its first block on; null: each owner alone gets its sums
   RowSplit owners;             // of blocks_of(elements) blocks; the same in all members
+  // The numbers that are summed in place of `values`: fresh x values + kept x averages. Null: the values themselves.
+  const float* averages = nullptr;  // [elements]
+  float fresh = 1, kept = 0;
 };
 
 // Used by one stream at a time; only enqueues.

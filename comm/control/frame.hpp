@@ -32,7 +32,7 @@ enum class FrameKind : std::uint8_t {
   last = called,
 };
 
-inline constexpr std::uint16_t wire_version = 3;
+inline constexpr std::uint16_t wire_version = 4;
 inline constexpr std::size_t header_bytes = 16;
 inline constexpr std::size_t most_token_bytes = 4096;
 inline constexpr std::size_t most_hello_bytes = std::size_t{1} << 20;

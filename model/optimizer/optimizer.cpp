@@ -113,6 +113,10 @@ UpdateRule Optimizer::rule(const OptimizerStep& step, bool decays) const {
   return kind_.rule(own, step);
 }
 
+UpdateRule Optimizer::frozen_rule(const OptimizerStep& step, bool decays) const {
+  return FrozenAdamW{std::get<AdamW>(rule(step, decays)), step.frozen_after};
+}
+
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
   for (const OptimizerKind& kind : optimizers()) names.push_back(kind.defaults.name);
@@ -176,7 +180,7 @@ std::vector<OptimizerPart> joined(const std::vector<OptimizerPart>& parts) {
     const auto follows = [&](const OptimizerPart& last) {
       return last.weight + last.elements == part.weight && last.grad + last.elements == part.grad &&
              last.state + last.elements == part.state && last.rounded + last.elements == part.rounded &&
-             last.decays == part.decays;
+             last.decays == part.decays && last.averaged == part.averaged;
     };
     if (!runs.empty() && follows(runs.back())) {
       runs.back().elements += part.elements;
@@ -191,7 +195,11 @@ std::vector<OptimizerPart> joined(const std::vector<OptimizerPart>& parts) {
 
 void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                     const Optimizer& optimizer, const OptimizerStep& step) {
-  for (const OptimizerPart& part : joined(parts)) ops.update(update_of(part, arenas, optimizer.rule(step, part.decays)));
+  for (const OptimizerPart& part : joined(parts)) {
+    const bool is_frozen = part.averaged && step.frozen_after > 0;
+    const UpdateRule rule = is_frozen ? optimizer.frozen_rule(step, part.decays) : optimizer.rule(step, part.decays);
+    ops.update(update_of(part, arenas, rule));
+  }
 }
 
 void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,

@@ -49,6 +49,8 @@ class Optimizer {
   const std::vector<std::string>& states() const { return kind_.states; }
   // decays: whether weight decay applies.
   UpdateRule rule(const OptimizerStep& step, bool decays) const;
+  // Returns the rule of AdamW for parts whose gradient is their new first moment; step.frozen_after is positive.
+  UpdateRule frozen_rule(const OptimizerStep& step, bool decays) const;
 
   // For Granularity::matrix: see TensorKind.
   std::vector<Shape> state_shapes(const SteppedTensor& tensor) const { return kind_.tensors->states(settings_, tensor); }
@@ -79,6 +81,7 @@ struct OptimizerPart {
   std::size_t elements = 0;
   std::size_t weight = 0, grad = 0, state = 0, rounded = 0;
   bool decays = true;
+  bool averaged = false;  // in steps that freeze second moments, the gradients are first moments
 };
 // All trained parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A
 // tied weight that this stage stores once takes its gradient from the embedding's accumulator. Pure.

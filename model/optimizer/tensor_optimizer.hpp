@@ -17,6 +17,8 @@ struct OptimizerStep {
   float lr = 0;
   std::int64_t step = 1;  // counts applied steps, from 1
   float grad_scale = 1;   // the clipping factor, applied to the gradient first
+  // The applied steps after which the second moments of averaged parts (OptimizerPart) stay as they are; 0: not yet.
+  std::int64_t frozen_after = 0;
 };
 
 // A logical tensor as an optimizer sees it.

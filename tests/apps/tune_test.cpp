@@ -40,6 +40,25 @@ void check_moving(const std::string& what, const json& found) {
 
 }  // namespace
 
+TEST_CASE("tune plans with gradients and weights in few bits, and its command lines run") {
+  const std::string search = "tune --model tiny --devices 4 --device cpu --global-batch 8 --max-tp 1 --json --count 12 ";
+  for (const char* code : {"--compress-gradients int8", "--compress-gradients 1bit", "--compress-weights int8"}) {
+    const Result result = run(search + code);
+    INFO(code << result.err);
+    REQUIRE(result.status == 0);
+    int coded = 0;
+    for (const json& one : json::parse(result.out)) {
+      const std::string command = one["command"];
+      coded += command.find(code) != std::string::npos ? 1 : 0;
+      CHECK((command.find(code) != std::string::npos) == (one["dp"] > 1));
+      if (one["dp"] > 1) CHECK(run(command.substr(10) + " --dry-run").status == 0);
+    }
+    CHECK(coded > 0);
+  }
+  CHECK(run(search + "--zero 2 --compress-gradients int8").status == 2);
+  CHECK(run(search + "--zero 1 --compress-weights int8").status == 2);
+}
+
 TEST_CASE("tune prints command lines that run, with the memory that a run counts") {
   const TempFolder folder;
   const std::string plans = (folder.path() / "plans of auto").string();

@@ -52,6 +52,39 @@ TEST_CASE("tune: frozen blocks have no gradients to make, sum and count, and no 
   CHECK(after.bound(layout, placement) < before.bound(layout, placement));
 }
 
+TEST_CASE("tune: gradients in few bits take less of a slow link, and time to code them") {
+  LayoutRequest request = tied_request();
+  request.config.tied_embeddings = false;
+  request.hosts = 2, request.devices = 2;
+  request.speed.host_link_rate = 1e7, request.speed.memory_rate = 1e18;
+  const Layout layout{.dp = 2};
+  const auto seconds = [&](BlockCode code) {
+    request.compression.gradients = code;
+    return LayoutCosts(request).of(layout, Placement::looping(1, 1)).chunks[0][0].reduce_grads;
+  };
+  const double full = seconds(BlockCode::none);
+  CHECK(full / seconds(BlockCode::int8) == Approx(256.0 / 65).epsilon(1e-3));
+  CHECK(full / seconds(BlockCode::sign) == Approx(1024.0 / 33).epsilon(1e-3));
+  const double coded = seconds(BlockCode::int8);
+  request.speed.memory_rate = 1e9;
+  CHECK(seconds(BlockCode::int8) > coded);
+  CHECK(seconds(BlockCode::none) == full);
+}
+
+TEST_CASE("tune: weights that replicas gather in 8 bits take a quarter of a slow link in fp32, and half in bf16") {
+  LayoutRequest request = tied_request();
+  request.config.tied_embeddings = false;
+  request.hosts = 2, request.devices = 2;
+  request.speed.host_link_rate = 1e6, request.speed.memory_rate = 1e18, request.speed.flops = 1e18;
+  const auto forward = [&](const Precision& precision, BlockCode code) {
+    request.precision = precision;
+    request.compression.weights = code;
+    return LayoutCosts(request).of({.dp = 2, .zero = {.stage = 3}}, Placement::looping(1, 1)).chunks[0][0].forward;
+  };
+  for (const auto& [precision, share] : {std::pair{Precision::fp32(), 4.0}, std::pair{Precision::bf16(), 2.0}})
+    CHECK(forward(precision, BlockCode::none) / forward(precision, BlockCode::int8) == Approx(share * 64 / 65).epsilon(1e-3));
+}
+
 TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read is rounded, and the head is as in bf16") {
   LayoutRequest bf16 = tied_request(), fp8 = tied_request();
   bf16.config.tied_embeddings = fp8.config.tied_embeddings = false;

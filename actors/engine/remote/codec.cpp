@@ -24,6 +24,7 @@ void fields(Wire& wire, Of<StepInfo> auto& step) {
   if constexpr (Wire::reads) step.kind = evaluates ? schedules::StepKind::evaluation : schedules::StepKind::training;
   wire.shared_bytes(step.content);
   wire.shared_bytes(step.progress);
+  wire.count(step.frozen_after);
 }
 
 void fields(auto& wire, Of<BeginStep> auto& message) {

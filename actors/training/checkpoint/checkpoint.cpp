@@ -254,6 +254,7 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
   }
   initial.applied_steps = manifest.state.applied_steps;
   initial.loss_scale = manifest.state.loss_scale;
+  initial.variance = manifest.state.variance;
   return initial;
 }
 

@@ -123,6 +123,20 @@ LossScaleState loss_scale_in(const Json& value, const fs::path& file) {
   return state;
 }
 
+Json to_json(const VarianceState& state) {
+  return Json::object(
+      {{"norm", state.norm}, {"earlier", state.earlier}, {"steps", state.steps}, {"frozen_after", state.frozen_after}});
+}
+
+VarianceState variance_in(const Json& value, const fs::path& file) {
+  VarianceState state{value.at("norm").as_double(), value.at("earlier").as_double()};
+  if (!(state.norm >= 0 && state.earlier >= 0))
+    refuse_checkpoint(file, fmt::format("the norms of second moments are {}", value.dump()));
+  state.steps = whole_number(value, "steps", 0, file);
+  state.frozen_after = whole_number(value, "frozen_after", 0, file);
+  return state;
+}
+
 Json to_json(const std::vector<std::vector<float>>& biases) {
   Json layers = Json::array();
   for (const std::vector<float>& layer : biases) layers.push_back(Json(std::vector<double>(layer.begin(), layer.end())));
@@ -174,6 +188,7 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
+  if (value.contains("variance")) state.variance = variance_in(value.at("variance"), file);
   if (value.contains("expert_biases")) state.expert_biases = expert_biases_in(value.at("expert_biases"));
   state.global_batch = whole_number(value, "global_batch", 1, file);
   state.sequence = whole_number(value, "sequence", 1, file);
@@ -217,6 +232,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
   if (!state.compression.empty()) value["compression"] = state.compression;
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
+  if (state.variance) value["variance"] = to_json(*state.variance);
   if (!state.expert_biases.empty()) value["expert_biases"] = to_json(state.expert_biases);
   value["global_batch"] = state.global_batch;
   value["sequence"] = state.sequence;

@@ -10,6 +10,7 @@
 
 #include "model/config/trained_parts.hpp"
 #include "model/optimizer/loss_scale.hpp"
+#include "model/optimizer/variance_warm_up.hpp"
 #include "model/weights/safetensors_checksums.hpp"
 
 namespace pipetrain {
@@ -28,6 +29,7 @@ struct CheckpointState {
   double first_loss = 0;                               // of the first step that had a loss; 0 before that
   std::optional<double> last_loss;                     // of the last step that had a loss; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;            // where it is dynamic
+  std::optional<VarianceState> variance = {};          // of gradients in 1 bit
   std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one
   // These values decide which samples come next: a run that continues from the checkpoint must have the same.
   std::int64_t global_batch = 0, sequence = 0;

@@ -167,6 +167,21 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(run.job.compression.gradients != BlockCode::none, name_of(run.job.compression.gradients));
        }},
+      {one_bit_gradients, "{compress-gradients 1bit}", "compress-gradients",
+       [](const Run& run) {
+         return asked_if(run.job.compression.gradients == BlockCode::sign, name_of(run.job.compression.gradients));
+       }},
+      {compressed_weights, "{compress-weights}", "compress-weights",
+       [](const Run& run) {
+         return asked_if(run.job.compression.weights != BlockCode::none, name_of(run.job.compression.weights));
+       }},
+      {whole_states, "{zero 0}", "zero", [](const Run& run) { return asked_if(run.job.zero.stage == 0, "0"); }},
+      {stepped_in_place, "{zero 1}, {zero 2} in fp32", "zero",
+       [](const Run& run) {
+         const Zero& zero = run.job.zero;
+         return asked_if(zero.stage > 0 && !zero.divides_weights() && !run.job.numerics.precision.rounds_weights(),
+                         std::to_string(zero.stage));
+       }},
       {zero_times, "{gather-weights}, {publish-weights} of simulate"},
       {offload, "{offload}", "offload",
        [](const Run& run) { return asked_if(run.job.offload.any(), to_string(run.job.offload)); }},
@@ -185,6 +200,8 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(make_optimizer(run.job.optimizer)->granularity() == Granularity::block, run.job.optimizer.name);
        }},
+      {other_optimizer, "optimizers other than adamw", "optimizer",
+       [](const Run& run) { return asked_if(run.job.optimizer.name != OptimizerSettings{}.name, run.job.optimizer.name); }},
       {post_validation, "{post-validation}", "post-validation",
        [](const Run& run) { return asked_if(run.job.post_validation, "on"); }},
       {elastic, "{elastic takeover}", "elastic",

@@ -46,14 +46,22 @@ SettingRows layout_rows() {
        integer<&Run::layout, &LayoutSettings::cp>(1, most_devices), compared | profiled},
       {"ep", "N", "replicas that divide the routed experts of each layer among them (expert parallel); divides `dp`",
        integer<&Run::layout, &LayoutSettings::ep>(1, most_devices), compared | profiled},
+  };
+}
+
+SettingRows state_rows() {
+  return {
       {"zero", "0|1|2|3",
        "state that the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        integer<&Run::zero, &Zero::stage>(0, most_zero_stages), compared | profiled},
       {"zero-prefetch", "N", "with `zero` 3 and `offload` parameters: blocks whose weights are brought ahead of the one in use",
        integer<&Run::zero, &Zero::prefetch>(0, 64), compared},
       {"compress-gradients", "", "sum gradients of matrices over replicas in few bits, with error feedback: docs/optimizers.md",
-       choice<&Run::compression, &Compression::gradients>({"none", "int8"}), compared | profiled, "",
+       choice<&Run::compression, &Compression::gradients>({"none", "int8", "1bit"}), compared | profiled, "",
        SettingPhrase(", gradients compressed to ")},
+      {"compress-weights", "", "gather matrices that replicas divide (`zero`) in few bits: docs/optimizers.md",
+       choice<&Run::compression, &Compression::weights>({"none", "int8"}), compared | profiled, "",
+       SettingPhrase(", weights gathered in ")},
       {"offload", "none|optimizer|parameters|gradients|activations",
        "data kept outside of the devices, one or several with commas between: the optimizer's states, and master weights that operations do not read; the weights that they read; gradients of blocks' matrices; activations of microbatches that wait for their backward. The same bits: docs/memory.md",
        special(AnyText{}, [](const Run& run) { return to_string(run.offload); }), compared},
@@ -63,6 +71,11 @@ SettingRows layout_rows() {
       {"offload-to", "DIR", "a folder on a disk for what is offloaded",
        special(AnyText{}, [](const Run& run) { return run.offload.to_disk() ? "a disk" : ""; }), compared,
        "the memory of the GPUs' host"},
+  };
+}
+
+SettingRows schedule_rows() {
+  return {
       {"sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",
        on_off<&Run::layout, &LayoutSettings::sequence_parallel>(), compared, "on where tp > 1"},
       {"schedule", "NAME|FILE",

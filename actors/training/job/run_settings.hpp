@@ -170,6 +170,7 @@ enum class Elastic {
 // The numbers that replicas exchange in few bits.
 struct Compression {
   BlockCode gradients = BlockCode::none;  // of matrices, with error feedback
+  BlockCode weights = BlockCode::none;    // that replicas divide, of matrices; not `sign`
 };
 
 // The settings that a TrainJob takes over unchanged.

@@ -59,6 +59,8 @@ const std::vector<SettingRow>& setting_table() {
     add("Preferences", preference_rows());
     add("Evaluation", evaluation_rows());
     add("Layout", layout_rows());
+    add("Layout", state_rows());
+    add("Layout", schedule_rows());
     add("Batch and length", batch_rows());
     add("Optimizer", optimizer_rows());
     add("Optimizer", optimizer_factor_rows());

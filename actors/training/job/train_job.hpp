@@ -13,6 +13,7 @@
 #include "core/mesh.hpp"
 #include "data/samples/dataset.hpp"
 #include "model/config/config.hpp"
+#include "model/optimizer/variance_warm_up.hpp"
 
 namespace pipetrain {
 
@@ -30,6 +31,7 @@ struct InitialState {
   std::shared_ptr<const WeightSource> reference = {};  // of a preference loss; null: none
   std::int64_t applied_steps = 0;                      // optimizer steps that led to it
   std::optional<LossScaleState> loss_scale;            // no value: as a new run begins
+  std::optional<VarianceState> variance;               // likewise, of gradients in 1 bit
   std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one, or all are 0
 };
 

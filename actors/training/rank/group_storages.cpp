@@ -30,7 +30,8 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group, con
           .tp = tp,
           .prefetch = setup.zero.prefetch,
           .optimizer = setup.optimizer,
-          .compression = {setup.compression.gradients, replicas, replica, setup.layout.tp},
+          .compression = {setup.compression.gradients, replicas, replica, setup.layout.tp, setup.optimizer.beta1},
+          .weights_code = setup.compression.weights,
           .saves = setup.saves,
           .kept_copies = setup.kept_copies};
 }

@@ -77,7 +77,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   model_->read_weights(pass.by_reference ? state_.reference() : state_.parameters());
   // Reading states outside of the device discards what the step has begun to fetch, so the copy comes first.
   if (!step.evaluates()) keep_copy(step.step - 1, step.progress);
-  if (!pass.by_reference) state_.begin_step(step.kind);
+  if (!pass.by_reference) state_.begin_step(step);
   preferences_.begin(pass);
   reports_.begin_step(stream_, step);
   model_->begin_step();

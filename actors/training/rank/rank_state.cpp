@@ -92,12 +92,12 @@ void RankState::close_gradients(std::size_t block, bool last) {
   for (const auto& group : storages_.trained()) group->storage.gradients().close(block, last);
 }
 
-void RankState::begin_step(schedules::StepKind kind) {
+void RankState::begin_step(const StepInfo& step) {
   // Compressed sums change their errors, which are saved, before the optimizer's step.
   const bool compresses = setup_.compression.gradients != BlockCode::none;
   if (compresses && snapshot_) snapshot_->protect(ops_.stream());
   if (compresses && copier_) copier_->protect(ops_.stream());
-  for (const auto& group : storages_.trained()) group->storage.begin_step(kind);
+  for (const auto& group : storages_.trained()) group->storage.begin_step(step);
 }
 
 void RankState::start_reduction(const Tensor& grads) {
@@ -172,11 +172,11 @@ void RankState::restore() {
   for (const auto& group : storages_.trained()) group->storage.restore();
 }
 
-void RankState::step(float lr, float grad_scale) {
-  ++applied_steps_;
+void RankState::step(OptimizerStep step) {
+  step.step = ++applied_steps_;
   if (snapshot_) snapshot_->protect(ops_.stream());
   if (copier_) copier_->protect(ops_.stream());
-  for (const auto& group : storages_.trained()) group->storage.step({lr, applied_steps_, grad_scale});
+  for (const auto& group : storages_.trained()) group->storage.step(step);
 }
 
 void RankState::begin_rehearsal() {

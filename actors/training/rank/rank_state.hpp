@@ -59,7 +59,7 @@ class RankState {
   StateSnapshot& snapshot();
 
   // Before a step's first action.
-  void begin_step(schedules::StepKind kind);
+  void begin_step(const StepInfo& step);
 
   // --- A step's end, in this order ---
   // True when replicas sum their gradients; start_reduction() may then be called for final gradients, before reduce().
@@ -75,8 +75,8 @@ class RankState {
   // Where the setup previews steps: gives operations the weights that step() would make; restore() undoes this.
   void preview(float lr, float grad_scale);
   void restore();
-  // Runs the optimizer's step; not called for a skipped step.
-  void step(float lr, float grad_scale);
+  // Runs the optimizer's step, whose number it knows itself; not called for a skipped step.
+  void step(OptimizerStep step);
 
   // Call these before and after a rehearsal of a step, whose results are discarded: everything is zero again.
   void begin_rehearsal();

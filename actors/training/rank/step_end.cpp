@@ -49,7 +49,9 @@ void StepEnd::run(const schedules::Action& action, const StepInfo& step) {
       break;
     default:
       assert(verdict_.apply);  // a skipped step has no O
-      rank_.state.step(static_cast<float>(ending_.learning_rate), static_cast<float>(verdict_.grad_scale));
+      rank_.state.step({.lr = static_cast<float>(ending_.learning_rate),
+                        .grad_scale = static_cast<float>(verdict_.grad_scale),
+                        .frozen_after = ending_.frozen_after});
       break;
   }
 }

@@ -1,6 +1,7 @@
 #include "actors/training/run/run_progress.hpp"
 
 #include <string>
+#include <utility>
 
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/run/expert_biases.hpp"
@@ -21,8 +22,7 @@ RunProgress::RunProgress(const TrainJob& job) {
   begin.first_loss = job.first_loss;
   begin.has_first_loss = begin.steps > 0 && (job.last_loss || job.first_loss != 0);  // older checkpoints lack the last loss
   begin.last_loss = job.last_loss;
-  begin.loss_scale = job.initial.loss_scale;
-  begin.expert_biases = ExpertBiases(job).values();
+  begin.coming = {job.initial.loss_scale, job.initial.variance, ExpertBiases(job).values()};
 }
 
 RunProgress::RunProgress(const Bytes& record) {
@@ -34,13 +34,20 @@ RunProgress::RunProgress(const Bytes& record) {
   counts.first_loss = in.number<double>();
   if (in.flag()) counts.last_loss = in.number<double>();
   if (in.flag()) {
-    LossScaleState& scale = counts.loss_scale.emplace();
+    LossScaleState& scale = counts.coming.loss_scale.emplace();
     scale.scale = in.number<double>();
     scale.good_steps = in.number<std::int64_t>();
     scale.overflows = in.number<std::int64_t>();
   }
-  counts.expert_biases.resize(in.count(sizeof(std::uint32_t)));
-  for (std::vector<float>& layer : counts.expert_biases) {
+  if (in.flag()) {
+    VarianceState& variance = counts.coming.variance.emplace();
+    variance.norm = in.number<double>();
+    variance.earlier = in.number<double>();
+    variance.steps = in.number<std::int64_t>();
+    variance.frozen_after = in.number<std::int64_t>();
+  }
+  counts.coming.expert_biases.resize(in.count(sizeof(std::uint32_t)));
+  for (std::vector<float>& layer : counts.coming.expert_biases) {
     layer.resize(in.count(sizeof(float)));
     for (float& bias : layer) bias = in.number<float>();
   }
@@ -56,19 +63,25 @@ Bytes RunProgress::record() const {
   out.number(counts.first_loss);
   out.flag(counts.last_loss.has_value());
   if (counts.last_loss) out.number(*counts.last_loss);
-  out.flag(counts.loss_scale.has_value());
-  if (counts.loss_scale) {
-    out.number(counts.loss_scale->scale);
-    out.number(counts.loss_scale->good_steps);
-    out.number(counts.loss_scale->overflows);
+  out.flag(counts.coming.loss_scale.has_value());
+  if (const auto& scale = counts.coming.loss_scale) {
+    out.number(scale->scale);
+    out.number(scale->good_steps);
+    out.number(scale->overflows);
   }
-  out.list(counts.expert_biases,
+  out.flag(counts.coming.variance.has_value());
+  if (const auto& variance = counts.coming.variance) {
+    out.number(variance->norm);
+    out.number(variance->earlier);
+    out.number(variance->steps);
+    out.number(variance->frozen_after);
+  }
+  out.list(counts.coming.expert_biases,
            [&](const std::vector<float>& layer) { out.list(layer, [&](float bias) { out.number(bias); }); });
   return std::move(out).data();
 }
 
-void RunProgress::add(const StepReport& report, const std::optional<LossScaleState>& loss_scale,
-                      const std::vector<std::vector<float>>& expert_biases) {
+void RunProgress::add(const StepReport& report, Coming coming) {
   Counts counts = now();
   counts.steps = report.step;
   if (!report.skipped) ++counts.applied_steps;
@@ -77,8 +90,7 @@ void RunProgress::add(const StepReport& report, const std::optional<LossScaleSta
     counts.has_first_loss = true;
     counts.last_loss = report.loss;
   }
-  counts.loss_scale = loss_scale;
-  counts.expert_biases = expert_biases;
+  counts.coming = std::move(coming);
   counts.learning_rate = report.learning_rate;
   latest_.push_back(counts);
   if (latest_.size() > steps_remembered) latest_.pop_front();

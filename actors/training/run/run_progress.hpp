@@ -9,6 +9,7 @@
 
 #include "core/wire.hpp"
 #include "model/optimizer/loss_scale.hpp"
+#include "model/optimizer/variance_warm_up.hpp"
 
 namespace pipetrain {
 
@@ -17,15 +18,20 @@ struct TrainJob;
 
 class RunProgress {
  public:
+  // The states with which the coming step begins.
+  struct Coming {
+    std::optional<LossScaleState> loss_scale;       // no value where the scale is constant
+    std::optional<VarianceState> variance;          // of gradients in 1 bit
+    std::vector<std::vector<float>> expert_biases;  // see ExpertBiases
+  };
   struct Counts {
     std::int64_t steps = 0;          // steps done
     std::int64_t applied_steps = 0;  // those of them that the optimizer applied
     double first_loss = 0;
     bool has_first_loss = false;  // of this run or of an earlier one that it continues; the first steps may have no loss
     std::optional<double> last_loss;
-    std::optional<LossScaleState> loss_scale;       // of the coming step; no value where the scale is constant
-    std::vector<std::vector<float>> expert_biases;  // likewise; see ExpertBiases
-    double learning_rate = 0;                       // of the last step
+    Coming coming;
+    double learning_rate = 0;  // of the last step
   };
 
   explicit RunProgress(const TrainJob& job);
@@ -35,9 +41,8 @@ class RunProgress {
   const Counts& now() const { return latest_.back(); }
   // Returns the present counts, with which another process can continue.
   Bytes record() const;
-  // `report` is of the next step, the others of the step after it.
-  void add(const StepReport& report, const std::optional<LossScaleState>& loss_scale,
-           const std::vector<std::vector<float>>& expert_biases);
+  // `report` is of the next step, `coming` of the step after it.
+  void add(const StepReport& report, Coming coming);
   // Goes back to the counts after this step, and returns those of later steps. Throws Error(internal) for a step that is
   // not among the latest.
   std::vector<Counts> go_back(std::int64_t step);

@@ -28,17 +28,26 @@ StepVerdicts::StepVerdicts(const ParallelLayout& layout, const TrainJob& job)
     : job_(job),
       results_(layout, job),
       loss_scale_(job.loss_scale.dynamic && job.initial.loss_scale ? LossScale(job.loss_scale, *job.initial.loss_scale)
-                                                                   : LossScale(job.loss_scale)) {}
+                                                                   : LossScale(job.loss_scale)) {
+  if (job.compression.gradients == BlockCode::sign)
+    variance_.emplace(job.optimizer.beta2, job.learning_rate.warmup_steps, job.initial.variance.value_or(VarianceState{}));
+}
+
+std::optional<VarianceState> StepVerdicts::variance_state() const {
+  return variance_ ? std::optional(variance_->state()) : std::nullopt;
+}
 
 std::optional<LossScaleState> StepVerdicts::loss_scale_state() const {
   return loss_scale_.is_dynamic() ? std::optional(loss_scale_.state()) : std::nullopt;
 }
 
-void StepVerdicts::restore(const std::optional<LossScaleState>& state) {
+void StepVerdicts::restore(const std::optional<LossScaleState>& state, const std::optional<VarianceState>& variance) {
+  if (variance_) variance_.emplace(job_.optimizer.beta2, job_.learning_rate.warmup_steps, variance.value_or(VarianceState{}));
   if (loss_scale_.is_dynamic()) loss_scale_ = state ? LossScale(job_.loss_scale, *state) : LossScale(job_.loss_scale);
 }
 
-Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
+Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const StepInfo& info, std::int64_t applied,
+                             StepReport& report) {
   report.grad_norm = results_.grad_norm(results) / info.loss_scale;
   if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
   if (!report.has_loss()) return skip_without_labels(report);
@@ -56,6 +65,7 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   const float clip = clip_factor(report.grad_norm, job_.clip_norm);
   report.redone = job_.post_validation && (report.skipped || clip != 1);  // StepBubbles clears it if no stage began early
   if (report.skipped) return {.apply = false};
+  if (variance_) variance_->applied(report.grad_norm * clip, applied + 1);
   return {true, clip / info.loss_scale, clip == 1};
 }
 

@@ -106,10 +106,11 @@ class Trainer::Run {
     report.membership = memberships_.number();
     report.relayouts = job_.relayouts;
     report.learning_rate = info.learning_rate;
+    report.frozen_after = info.frozen_after;
     report.tokens = samples_->size(number).counted;
     const auto begin = std::chrono::steady_clock::now();
     auto outcome = pipeline().step(
-        info, [&](const auto& results) { return verdicts_.decide(results, info, report); }, coming);
+        info, [&](const auto& results) { return verdicts_.decide(results, info, done.applied_steps, report); }, coming);
     for (auto& stage : outcome.devices) {
       for (auto& actions : stage) report.devices.push_back({rank_at(report.devices.size()), std::move(actions)});
     }
@@ -118,7 +119,7 @@ class Trainer::Run {
     bubbles_.add_to(report, job_.post_validation, coming.has_value());
     report.input_wait = memberships_.current().sources().longest_wait(report.trace, number, begin);
     if (!report.skipped) biases_.step(report.routed);
-    progress_.add(report, verdicts_.loss_scale_state(), biases_.values());
+    progress_.add(report, {verdicts_.loss_scale_state(), verdicts_.variance_state(), biases_.values()});
     report.applied_steps = progress_.now().applied_steps;
     return report;
   }
@@ -212,8 +213,9 @@ class Trainer::Run {
       throw Error(ErrorKind::internal,
                   "no process has the record of step " + std::to_string(step) + ", so none can lead the run");
     for (const RunProgress::Counts& gone : progress_.go_back(step)) repeated_rates_[gone.steps] = gone.learning_rate;
-    verdicts_.restore(progress_.now().loss_scale);
-    biases_.restore(progress_.now().expert_biases);
+    const RunProgress::Coming& coming = progress_.now().coming;
+    verdicts_.restore(coming.loss_scale, coming.variance);
+    biases_.restore(coming.expert_biases);
     while (progress_.now().steps < done_) run_step(false, repeated_rates_.at(progress_.now().steps + 1));
     repeated_rates_.clear();
   }
@@ -230,6 +232,7 @@ class Trainer::Run {
     if (job_.base || job_.config.base_form != WeightForm::plain) state.base_form = name_of(job_.config.base_form);
     state.compression = compression_text(job_);
     state.loss_scale = verdicts_.loss_scale_state();
+    state.variance = verdicts_.variance_state();
     state.expert_biases = biases_.values();
     state.first_loss = done.first_loss;
     state.last_loss = done.last_loss;
@@ -255,6 +258,7 @@ class Trainer::Run {
                   .loss_scale = verdicts_.loss_scale(),
                   .sequences = static_cast<double>(samples_->sequences(step))};
     info.content = biases_.content();
+    if (const auto variance = verdicts_.variance_state()) info.frozen_after = variance->frozen_after;
     return info;
   }
 

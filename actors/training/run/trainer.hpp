@@ -42,6 +42,7 @@ struct StepReport {
   std::optional<double> loss_scale;  // of this step; no value where the loss is not scaled
   bool skipped = false;            // the optimizer changed neither weights nor its states: an overflow, or no label that counts
   std::int64_t applied_steps = 0;  // steps so far, including this one, that were not skipped
+  std::int64_t frozen_after = 0;   // gradients in 1 bit: see StepInfo
   bool redone = false;             // a stage began the coming step from weights that the verdict did not confirm
   std::optional<double> mtp_loss;  // of a further prediction: its sum divided as the loss is, without its weight
   // For models with routed experts, in steps with a loss: means over the sequences of the global batch, without coefficients.

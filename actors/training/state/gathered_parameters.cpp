@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "actors/training/state/coded_units.hpp"
 #include "core/buffer.hpp"
 #include "model/parameters/arena_views.hpp"
 
@@ -84,6 +85,10 @@ void GatheredParameters::gather(std::size_t index, std::size_t begin) {
   const ShardUnit& unit = setup().units[index];
   const Tensor target = span(whole_, begin, unit.weights.size()), own = shards_->acquire(replicas_.transfer, index);
   const RowSplit rows(unit.cuts);
+  if (replicas_.coded != nullptr && CodedUnits::codes(unit)) {
+    replicas_.coded->gather(replicas_.transfer, own, target, index);
+    return shards_->release(replicas_.transfer, index);
+  }
   // Where copy engines can move matrices, all multiprocessors stay free for the computing blocks.
   if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : replicas_.group.in_pieces()) {
     pieces->gather(replicas_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {}, {});

@@ -1,5 +1,6 @@
 #include "actors/training/state/make_step_parameters.hpp"
 
+#include "actors/training/state/coded_units.hpp"
 #include "actors/training/state/fetched_parameters.hpp"
 #include "actors/training/state/fetched_shards.hpp"
 #include "actors/training/state/gathered_parameters.hpp"
@@ -24,10 +25,13 @@ std::unique_ptr<OwnShards> own_shards(const StepParameters::Setup& setup, const 
 }  // namespace
 
 std::unique_ptr<StepParameters> make_step_parameters(const StepParameters::Setup& setup, const WeightMemory& where) {
+  std::optional<Replicas> replicas = where.replicas;
+  if (const auto& [code, group] = where.code; replicas && code != BlockCode::none)
+    replicas->coded = std::make_shared<CodedUnits>(setup.layout, setup.units, code, setup.device, group, setup.rank);
   if (where.places.gathers_weights())
-    return std::make_unique<GatheredParameters>(setup, *where.replicas, own_shards(setup, where), where.prefetch,
+    return std::make_unique<GatheredParameters>(setup, *replicas, own_shards(setup, where), where.prefetch,
                                                 block_sequences(setup, where.places));
-  if (where.replicas) return std::make_unique<PublishedParameters>(setup, *where.replicas, where.operands);
+  if (replicas) return std::make_unique<PublishedParameters>(setup, *replicas, where.operands);
   if (where.outside != nullptr)
     return std::make_unique<FetchedParameters>(setup, *where.outside, where.prefetch, block_sequences(setup, where.places));
   return std::make_unique<StandingParameters>(setup.layout, where.operands);

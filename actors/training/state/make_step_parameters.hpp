@@ -7,6 +7,7 @@
 #include "actors/training/offload/offloaded_array.hpp"
 #include "actors/training/places/state_places.hpp"
 #include "actors/training/state/step_parameters.hpp"
+#include "comm/compressed/block_code.hpp"
 
 namespace pipetrain {
 
@@ -15,6 +16,12 @@ struct WeightMemory {
   std::optional<Replicas> replicas = {};  // where replicas divide the weights
   Tensor operands = {};                   // the weights that are on the device: see OptimizerStorage
   OffloadedArray* outside = nullptr;      // the weights outside of the device; null: all are on it
+  // The code in which replicas gather matrices, and their group; none: in full.
+  struct Code {
+    BlockCode code = BlockCode::none;
+    std::shared_ptr<Group> replicas = {};
+  };
+  Code code = {};
   int prefetch = 1;
 };
 

@@ -25,8 +25,8 @@ void ParameterStorage::make_optimizer_storage(Ops& ops) {
   const Offload& offload = setup_.places.offload;
   const Precision& precision = setup_.places.precision;
   const std::string name = to_string(setup_.rank);
-  const ResidentOptimizer::Setup setup{*setup_.device, ops,       *optimizer_, setup_.optimizer.name,
-                                       places_,        precision, offload,     name};
+  ResidentOptimizer::Setup setup{*setup_.device, ops, *optimizer_, setup_.optimizer.name, places_, precision, offload, name};
+  if (averages()) setup.averaged = CompressedTensors(places_, setup_.compression).weights();
   if (optimizer_->granularity() == Granularity::matrix) {
     tensor_states_.emplace(*optimizer_, places_, setup_.places.previews);
     optimizer_storage_ = std::make_unique<WholeTensorOptimizer>(setup, *tensor_states_, setup_.tp);
@@ -72,6 +72,7 @@ void ParameterStorage::make_weights() {
                                    .replicas = replicas,
                                    .operands = optimizer_storage_->operands(),
                                    .outside = operands_.get(),
+                                   .code = {setup_.weights_code, setup_.replicas},
                                    .prefetch = setup_.prefetch});
 }
 
@@ -178,10 +179,11 @@ HeldState ParameterStorage::held_state(const std::string& state, const TensorSta
   return piece;
 }
 
-void ParameterStorage::begin_step(schedules::StepKind kind) {
+void ParameterStorage::begin_step(const StepInfo& step) {
+  if (averages()) gradients_->compressed()->begin_step(step, optimizer_storage_->on_device("exp_avg"));
   gradients_->begin_step();
-  weights_->begin_step(kind);
-  if (kind == schedules::StepKind::training) optimizer_storage_->begin_step();
+  weights_->begin_step(step.kind);
+  if (!step.evaluates()) optimizer_storage_->begin_step();
 }
 
 void ParameterStorage::step(const OptimizerStep& step) {

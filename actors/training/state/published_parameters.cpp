@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "actors/training/state/coded_units.hpp"
+
 namespace pipetrain {
 namespace {
 
@@ -41,7 +43,11 @@ void PublishedParameters::publish(std::size_t index) {
   const auto begin = static_cast<std::int64_t>(unit.weights.begin), end = static_cast<std::int64_t>(unit.weights.end);
   const Tensor shard =
       weights_.row_range(begin + static_cast<std::int64_t>(own.begin), begin + static_cast<std::int64_t>(own.end));
-  replicas_.group.all_gather(replicas_.transfer, shard, weights_.row_range(begin, end), RowSplit(unit.cuts));
+  if (replicas_.coded != nullptr && CodedUnits::codes(unit)) {
+    replicas_.coded->gather(replicas_.transfer, shard, weights_.row_range(begin, end), index);
+  } else {
+    replicas_.group.all_gather(replicas_.transfer, shard, weights_.row_range(begin, end), RowSplit(unit.cuts));
+  }
   replicas_.transfer.record(*gathered_[index]);
   on_its_way_[index] = true;
 }

@@ -7,6 +7,38 @@
 
 namespace pipetrain {
 
+namespace {
+
+// Cuts the parts at the ends of the ranges, and marks those within them.
+std::vector<OptimizerPart> with_averaged(const std::vector<OptimizerPart>& parts, const std::vector<Region>& ranges) {
+  std::vector<OptimizerPart> cut;
+  const auto add = [&](const OptimizerPart& part, std::size_t begin, std::size_t end, bool averaged) {
+    if (begin >= end) return;
+    OptimizerPart piece = part;
+    for (std::size_t OptimizerPart::*at :
+         {&OptimizerPart::weight, &OptimizerPart::grad, &OptimizerPart::state, &OptimizerPart::rounded})
+      piece.*at += begin - part.weight;
+    piece.elements = end - begin;
+    piece.averaged = averaged;
+    cut.push_back(piece);
+  };
+  for (const OptimizerPart& part : parts) {
+    std::size_t reached = part.weight;
+    const std::size_t end = part.weight + part.elements;
+    for (const Region& range : ranges) {
+      const std::size_t from = std::clamp(range.begin, reached, end), to = std::clamp(range.end, from, end);
+      if (from == to) continue;
+      add(part, reached, from, false);
+      add(part, from, to, true);
+      reached = to;
+    }
+    add(part, reached, end, false);
+  }
+  return cut;
+}
+
+}  // namespace
+
 ResidentOptimizer::Lengths ResidentOptimizer::lengths(const StatePlaces& places, const Precision& precision,
                                                       const Offload& offload) {
   return {.weights = offloads_weights(offload, precision) ? 0 : places.weights(),
@@ -20,6 +52,8 @@ ResidentOptimizer::ResidentOptimizer(const Setup& setup)
 
 ResidentOptimizer::ResidentOptimizer(const Setup& setup, const std::vector<std::size_t>& states)
     : setup_(setup), units_(setup.places.optimizer_parts()) {
+  if (!setup_.averaged.empty())
+    for (auto& parts : units_) parts = with_averaged(parts, setup_.averaged);
   const Lengths here = lengths(setup_.places, setup_.precision, setup_.offload);
   if (here.weights > 0) arenas_.weights = allocate(here.weights, setup_.precision.master, "parameters");
   if (here.rounded > 0) arenas_.rounded = allocate(here.rounded, setup_.precision.compute, "rounded parameters");

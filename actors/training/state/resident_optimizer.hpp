@@ -27,6 +27,9 @@ class ResidentOptimizer : public OptimizerStorage {
     Precision precision;
     Offload offload;   // the data that is outside of the device
     std::string rank;  // for errors
+    // Ranges of the weight arena, ascending, whose gradients become first moments (OptimizerPart::averaged). Only where
+    // neither weights nor states are divided or offloaded.
+    std::vector<Region> averaged = {};
   };
   // Allocates zeros. The setup's references must outlive it. Throws Error(out_of_memory).
   explicit ResidentOptimizer(const Setup& setup);

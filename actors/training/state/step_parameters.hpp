@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,13 @@
 
 namespace pipetrain {
 
+class CodedUnits;
+
 // The replicas that divide the weights, and the stream of transfers between them.
 struct Replicas {
   Group& group;
   Stream& transfer;
+  std::shared_ptr<CodedUnits> coded = nullptr;  // gathers matrices in few bits; null: in full
 };
 
 class StepParameters : public ParameterStore {

@@ -9,6 +9,7 @@
 #include "actors/training/state/storage_setup.hpp"
 #include "actors/training/state/tensor_states.hpp"
 #include "actors/training/sums/compressed_gradients.hpp"
+#include "comm/compressed/compressed_gather.hpp"
 
 namespace pipetrain {
 namespace {
@@ -68,6 +69,8 @@ MemoryUse storage_memory(const StorageSetup& setup) {
   const auto add_outside = [&](const StorageBytes& bytes) { add_offloaded(bytes, offload, setup.device, use); };
   use.parameters = here.weights * size_of(precision.master) + here.rounded * size_of(precision.compute);
   use.parameters += coming_bytes(places, setup);
+  if (setup.weights_code != BlockCode::none && places.is_sharded())
+    use.parameters += align_up(CompressedGather::bytes(setup.weights_code, setup.places.place.replicas));
   if (offload.parameters) add_outside(OffloadedArray::bytes(OffloadedOptimizer::operand_lengths(places, precision.compute)));
   if (offload.optimizer || offload.parameters) {
     const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(), offload, precision);

@@ -28,6 +28,7 @@ struct StorageSetup {
   int prefetch = 1;        // see Zero
   OptimizerSettings optimizer;
   CompressedTensors::Setup compression = {};  // of sums over the replicas
+  BlockCode weights_code = BlockCode::none;   // of weights that replicas gather
   bool saves = false;                         // its rank keeps host memory for a snapshot of its states
   int kept_copies = 0;                        // copies of its states for which the host needs memory
 };

@@ -1,6 +1,7 @@
 #include "actors/training/sums/compressed_gradients.hpp"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -61,6 +62,18 @@ std::size_t CompressedTensors::bytes() const {
   return align_up(std::max<std::size_t>(errors_, 1) * sizeof(float)) + CompressedSum::bytes(setup_.code, setup_.replicas);
 }
 
+// A tied copy that is stored once has the range of the embedding.
+std::vector<Region> CompressedTensors::weights() const {
+  std::map<std::size_t, std::size_t> ends;
+  for (const Compressed& tensor : tensors_) {
+    const std::size_t begin = layout().parameters[tensor.parameter].offset;
+    ends.emplace(begin, begin + tensor.grads.size());
+  }
+  std::vector<Region> ranges;
+  for (const auto& [begin, end] : ends) ranges.push_back({begin, end});
+  return ranges;
+}
+
 CompressedGradients::CompressedGradients(const StatePlaces& places, const CompressedTensors::Setup& setup, Device& device,
                                          std::shared_ptr<Group> group, const std::string& rank)
     : tensors_(places, setup),
@@ -72,12 +85,35 @@ SumOverReplicas CompressedGradients::over(const Tensor& arena, SumOverReplicas o
   return [this, arena, others = std::move(others)](Stream& stream, const Tensor& part) { sum(stream, arena, part, others); };
 }
 
+void CompressedGradients::begin_step(const StepInfo& step, const float* first_moments) {
+  if (step.evaluates()) return;
+  first_moments_ = step.frozen_after > 0 ? first_moments : nullptr;
+  loss_scale_ = static_cast<float>(step.loss_scale);
+}
+
 void CompressedGradients::clear(Stream& stream) {
   if (tensors_.errors() > 0) stream.zero({memory_.data(), {static_cast<std::int64_t>(tensors_.errors())}});
 }
 
-void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others) {
+// Both gradients of a tied table are added later, so that only one of their sums has the first moment.
+CompressedPart CompressedGradients::part_of(const CompressedTensors::Compressed& tensor, const Tensor& arena) {
   auto* const errors = static_cast<float*>(memory_.data());
+  CompressedPart part{.values = arena.as<float>() + tensor.grads.begin,
+                      .elements = static_cast<std::int64_t>(tensor.grads.size()),
+                      .error = errors + tensor.error,
+                      .sum_error = tensors_.compresses_sums() ? errors + tensor.sum_error : nullptr,
+                      .owners = tensor.owners};
+  if (first_moments_ == nullptr) return part;
+  const Parameter& parameter = tensors_.layout().parameters[tensor.parameter];
+  const float beta1 = tensors_.setup().beta1;
+  part.averages = first_moments_ + parameter.offset;
+  part.fresh = 1 - beta1;
+  part.kept = parameter.tied_copy ? 0 : beta1 * loss_scale_ / static_cast<float>(tensors_.setup().replicas);
+  return part;
+}
+
+void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others) {
+  if (tensors_.setup().code == BlockCode::sign && first_moments_ == nullptr) return others(stream, part);
   auto reached = static_cast<std::size_t>(part.as<float>() - arena.as<float>());
   const std::size_t end = reached + static_cast<std::size_t>(part.elements());
   const auto sum_others_until = [&](std::size_t until) {
@@ -88,11 +124,7 @@ void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor&
     if (tensor.grads.begin < reached || tensor.grads.end > end)
       throw Error(ErrorKind::internal, "a part of a compressed tensor's gradient cannot be summed");
     sum_others_until(tensor.grads.begin);
-    sum_.sum(stream, {.values = arena.as<float>() + tensor.grads.begin,
-                      .elements = static_cast<std::int64_t>(tensor.grads.size()),
-                      .error = errors + tensor.error,
-                      .sum_error = tensors_.compresses_sums() ? errors + tensor.sum_error : nullptr,
-                      .owners = tensor.owners});
+    sum_.sum(stream, part_of(tensor, arena));
     reached = tensor.grads.end;
   }
   sum_others_until(end);

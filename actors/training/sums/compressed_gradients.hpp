@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/engine/stage_compute.hpp"
 #include "actors/training/places/state_places.hpp"
 #include "actors/training/sums/gradient_reduction.hpp"
 #include "comm/compressed/block_code.hpp"
@@ -27,6 +28,7 @@ class CompressedTensors {
     BlockCode code = BlockCode::none;
     int replicas = 1, replica = 0;  // that have the same weights
     int tensor_parallel = 1;        // ranks
+    float beta1 = 0;                // of AdamW
   };
   // The places must outlive it.
   CompressedTensors(const StatePlaces& places, const Setup& setup);
@@ -43,6 +45,8 @@ class CompressedTensors {
   bool compresses_sums() const { return !places_.is_sharded(); }
   const ParameterLayout& layout() const { return places_.layout(); }
 
+  // Returns the ranges of the weight arena that the tensors have, ascending.
+  std::vector<Region> weights() const;
   std::size_t errors() const { return errors_; }  // elements, of both kinds
   std::size_t bytes() const;                      // of the errors and of the buffers
 
@@ -64,6 +68,11 @@ class CompressedGradients {
   // Returns a sum that compresses those tensors, which a call has whole, and leaves the rest to `others`. arena: of the
   // gradients.
   SumOverReplicas over(const Tensor& arena, SumOverReplicas others);
+  // BlockCode::sign alone, before a step. Until second moments are frozen, sums are of gradients, in fp32. From then
+  // on, with the first moments of AdamW, in an arena with the offsets of the weights, the sum of a tensor is its new first
+  // moment, beta1 x moment + (1 - beta1) x the sum of gradients, with the step's loss scale as a factor; each replica
+  // contributes its share of both (Tang et al. 2021, "1-bit Adam").
+  void begin_step(const StepInfo& step, const float* first_moments);
   // Makes all errors zero.
   void clear(Stream& stream);
 
@@ -80,8 +89,11 @@ class CompressedGradients {
 
  private:
   void sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others);
+  CompressedPart part_of(const CompressedTensors::Compressed& tensor, const Tensor& arena);
 
   CompressedTensors tensors_;
+  const float* first_moments_ = nullptr;  // null: sums are of gradients
+  float loss_scale_ = 1;
   Buffer memory_;
   CompressedSum sum_;
 };

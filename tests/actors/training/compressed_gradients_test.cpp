@@ -16,15 +16,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-TrainJob compressed_job(const Layout& layout, bool tied = false) {
+// The second moments of gradients in 1 bit are compared every two steps, so that they are frozen within the tests' steps.
+TrainJob compressed_job(const Layout& layout, BlockCode code, bool tied = false) {
   TrainJob job = random_job(several_blocks_config(tied), 16, 12, layout);
-  job.compression.gradients = BlockCode::int8;
+  job.compression.gradients = code;
   job.learning_rate.peak = 1e-3;
+  if (code == BlockCode::sign) job.optimizer.beta2 = 0.5F;
   return job;
 }
 
-TrainJob plain_job(const Layout& layout) {
-  TrainJob job = compressed_job(layout);
+TrainJob plain_job(const Layout& layout, BlockCode code) {
+  TrainJob job = compressed_job(layout, code);
   job.compression = {};
   return job;
 }
@@ -43,44 +45,77 @@ Layout with_zero(Layout layout, int zero) {
   return layout;
 }
 
+// The codes, and the stages of ZeRO with which they work.
+struct CompressedCase {
+  BlockCode code;
+  int zero;
+  std::int64_t steps;  // in which gradients are compressed
+};
+const CompressedCase compressed_cases[] = {{BlockCode::int8, 0, 4}, {BlockCode::int8, 1, 4}, {BlockCode::sign, 0, 8}};
+
 }  // namespace
 
 TEST_CASE("compressed gradients give the same bits over stages and schedules, with ZeRO 1 and without", "[compress]") {
   for (const bool tied : {false, true}) {
-    for (const int zero : {0, 1}) {
-      const RunRecord expected = run(compressed_job(with_zero({1, 1, 2, 1}, zero), tied), 4);
+    for (const auto& [code, zero, steps] : compressed_cases) {
+      const RunRecord expected = run(compressed_job(with_zero({1, 1, 2, 1}, zero), code, tied), steps);
       CHECK(expected.loss.back() < expected.loss.front());
       for (const Layout& layout : {Layout{1, 1, 2, 1}, Layout{2, 1, 2, 1, "zb-v", 2}, Layout{4, 1, 2, 1, "zb-h1"}}) {
-        INFO(to_string(layout) << ", zero " << zero << (tied ? ", tied" : ""));
-        CHECK((run(compressed_job(with_zero(layout, zero), tied), 4) == expected));
+        INFO(to_string(layout) << ", " << name_of(code) << ", zero " << zero << (tied ? ", tied" : ""));
+        CHECK((run(compressed_job(with_zero(layout, zero), code, tied), steps) == expected));
       }
     }
   }
 }
 
+TEST_CASE("gradients in 1 bit begin when the second moments have settled, after the learning rate has warmed up",
+          "[compress]") {
+  for (const std::int64_t warm_up : {0, 6}) {
+    TrainJob job = compressed_job({1, 1, 2, 1}, BlockCode::sign);
+    job.learning_rate.warmup_steps = warm_up;
+    Trainer trainer(job);
+    std::int64_t first = 0;  // step in 1 bit
+    for (std::int64_t step = 1; step <= 16 && first == 0; ++step)
+      if (trainer.step().frozen_after > 0) first = step;
+    INFO("warm-up " << warm_up << ", first step in 1 bit " << first);
+    CHECK(first > warm_up);
+    CHECK(first % 2 == 1);
+  }
+}
+
 TEST_CASE("compressed gradients stay near those of fp32, and are others", "[compress]") {
-  for (const Layout& layout : {Layout{1, 1, 2, 1}, Layout{1, 2, 2, 1}, with_zero({1, 1, 2, 1}, 1)}) {
-    const RunRecord expected = run(plain_job(layout), 20), compressed = run(compressed_job(layout), 20);
-    INFO(to_string(layout));
+  const std::pair<Layout, BlockCode> runs[] = {{{1, 1, 2, 1}, BlockCode::int8},
+                                               {{1, 2, 2, 1}, BlockCode::int8},
+                                               {with_zero({1, 1, 2, 1}, 1), BlockCode::int8},
+                                               {{1, 1, 2, 1}, BlockCode::sign},
+                                               {{1, 2, 2, 1}, BlockCode::sign}};
+  for (const auto& [layout, code] : runs) {
+    const RunRecord expected = run(plain_job(layout, code), 20), compressed = run(compressed_job(layout, code), 20);
+    INFO(to_string(layout) << ", " << name_of(code));
     CHECK((compressed.weights != expected.weights));
+    if (code == BlockCode::sign) {  // the frozen second moments make another optimizer of it
+      CHECK(compressed.loss.back() < 1.02 * expected.loss.back());
+      continue;
+    }
     for (std::size_t step = 0; step < expected.loss.size(); ++step)
       CHECK(compressed.loss[step] == Approx(expected.loss[step]).epsilon(0.01));
   }
 }
 
 TEST_CASE("a run with compressed gradients resumes from a checkpoint to the bit, on other stages too", "[compress]") {
-  for (const int zero : {0, 1}) {
-    const RunRecord whole = run(compressed_job(with_zero({1, 1, 2, 1}, zero), true), 5);
+  for (const auto& [code, zero, steps] : compressed_cases) {
+    const RunRecord whole = run(compressed_job(with_zero({1, 1, 2, 1}, zero), code, true), steps + 1);
     const TempFolder folder;
-    Trainer first(compressed_job(with_zero({2, 1, 2, 1}, zero), true));
-    for (int step = 0; step < 3; ++step) first.step();
+    Trainer first(compressed_job(with_zero({2, 1, 2, 1}, zero), code, true));
+    for (int step = 1; step < steps; ++step) first.step();
     // Its copies are taken while the next step, which changes the errors, runs.
     auto saved = first.start_checkpoint(folder.path());
     first.step();
     saved.get();
     for (const Layout& layout : {Layout{1, 1, 2, 1}, Layout{4, 1, 2, 1, "zb-h1"}}) {
-      INFO(to_string(layout) << ", zero " << zero);
-      const TrainJob job = continued_job(checkpoint_path(folder.path(), 3), compressed_job(with_zero(layout, zero), true));
+      INFO(to_string(layout) << ", " << name_of(code) << ", zero " << zero);
+      const TrainJob job =
+          continued_job(checkpoint_path(folder.path(), steps - 1), compressed_job(with_zero(layout, zero), code, true));
       CHECK((run(job, 2).weights == whole.weights));
     }
   }
@@ -89,6 +124,7 @@ TEST_CASE("a run with compressed gradients resumes from a checkpoint to the bit,
 TEST_CASE("the errors of compressed gradients count as memory of gradients", "[compress]") {
   const auto gradients = [](const TrainJob& job) { return estimate_job(job).devices.front().use.gradients; };
   const Layout layout{1, 1, 2, 1};
-  CHECK(gradients(compressed_job(layout)) > gradients(compressed_job(with_zero(layout, 1))));
-  CHECK(gradients(compressed_job(with_zero(layout, 1))) > 2 * gradients(plain_job(layout)) * 9 / 10);
+  const BlockCode int8 = BlockCode::int8;
+  CHECK(gradients(compressed_job(layout, int8)) > gradients(compressed_job(with_zero(layout, 1), int8)));
+  CHECK(gradients(compressed_job(with_zero(layout, 1), int8)) > 2 * gradients(plain_job(layout, int8)) * 9 / 10);
 }

@@ -138,6 +138,15 @@ std::vector<RefusedCommand> compression_commands() {
       {compressed_gradients, offload, {train, "--dp 2 --offload optimizer --offload-to /tmp --compress-gradients int8"}},
       {compressed_gradients, expert_parallel, {train, "--dp 2 --ep 2 --compress-gradients int8"}},
       {compressed_gradients, scaled_loss, {train, "--dp 2 --precision fp16 --compress-gradients int8"}},
+      {one_bit_gradients, zero, {train, "--dp 2 --zero 1 --compress-gradients 1bit"}},
+      {one_bit_gradients, other_optimizer, {train, "--dp 2 --optimizer lion --compress-gradients 1bit"}},
+      {one_bit_gradients,
+       post_validation,
+       {train, "--pp 2 --dp 2 --schedule zb-h1 --post-validation on --compress-gradients 1bit"}},
+      {compressed_weights, whole_states, {train, "--dp 2 --compress-weights int8"}},
+      {compressed_weights, stepped_in_place, {train, "--dp 2 --zero 1 --compress-weights int8"}},
+      {compressed_weights, offload, {train, "--dp 2 --zero 3 --offload optimizer --offload-to /tmp --compress-weights int8"}},
+      {compressed_weights, {}, {train_on_gpus, "--dp 2 --zero 3 --compress-weights int8"}},
       {compressed_gradients, elastic, {train_in_two_processes, "--dp 2 --elastic takeover --compress-gradients int8"}},
   };
 }

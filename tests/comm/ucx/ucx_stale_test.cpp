@@ -43,11 +43,11 @@ class Producer {
     data.shape = {1};
     std::atomic<bool> sent = false;
     worker_.call([&] {
-      peers_.send(1, {.message = UcxMessage::data,
-                      .header = peers_.header(data),
-                      .data = &value,
-                      .bytes = sizeof value,
-                      .done = [&sent] { sent = true; }});
+      peers_.send(
+          1,
+          {.message = UcxMessage::data, .header = peers_.header(data), .data = &value, .bytes = sizeof value, .done = [&sent] {
+             sent = true;
+           }});
     });
     test::require(test::wait_until([&] { return sent.load(); }), "it was not sent");
   }

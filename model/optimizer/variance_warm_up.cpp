@@ -1,0 +1,31 @@
+#include "model/optimizer/variance_warm_up.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipetrain {
+namespace {
+
+constexpr double least_ratio = 0.96;
+constexpr double longest_window = 1e9;  // where beta2 is 1 or nearly so
+
+}  // namespace
+
+VarianceWarmUp::VarianceWarmUp(double beta2, std::int64_t least, const VarianceState& state)
+    : beta2_(beta2),
+      least_(least),
+      window_(static_cast<std::int64_t>(std::round(std::min(1 / std::max(1 - beta2, 1e-12), longest_window)))),
+      state_(state) {}
+
+// A norm that falls is as unsettled as one that rises, so the ratio is that of the smaller one to the larger one.
+void VarianceWarmUp::applied(double grad_norm, std::int64_t applied) {
+  if (state_.frozen_after > 0) return;
+  state_.norm = beta2_ * state_.norm + (1 - beta2_) * grad_norm * grad_norm;
+  if (++state_.steps < window_) return;
+  const auto [smaller, larger] = std::minmax(state_.norm, state_.earlier);
+  if (applied >= least_ && smaller > 0 && smaller >= least_ratio * larger) state_.frozen_after = applied;
+  state_.earlier = state_.norm;
+  state_.steps = 0;
+}
+
+}  // namespace pipetrain

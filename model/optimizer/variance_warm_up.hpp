@@ -1,0 +1,36 @@
+// Decides when the second moments of 1-bit Adam stop changing: Tang et al. 2021, "1-bit Adam: Communication Efficient
+// Large-Scale Training with Adam's Convergence Speed", whose criterion is that the L1 norm of the moments has hardly changed
+// over 1 / (1 - beta2) steps, a ratio of at least 0.96. That norm is the moving average of the squared gradient norms, so
+// that nothing needs to be read from the moments, and the decision depends on no layout.
+#pragma once
+
+#include <cstdint>
+
+namespace pipetrain {
+
+// The state that a resumed run needs.
+struct VarianceState {
+  double norm = 0;                // L1, of the second moments after the last applied step, without bias correction
+  double earlier = 0;             // the norm when it was compared last
+  std::int64_t steps = 0;         // applied since then
+  std::int64_t frozen_after = 0;  // the applied steps after which the moments stay as they are; 0: they change
+  bool operator==(const VarianceState&) const = default;
+};
+
+// Not thread-safe.
+class VarianceWarmUp {
+ public:
+  // least: applied steps before which the moments change in any case, as the learning rate warms up.
+  VarianceWarmUp(double beta2, std::int64_t least, const VarianceState& state);
+
+  const VarianceState& state() const { return state_; }
+  // Call it after a step that was applied. grad_norm: L2, as the optimizer saw it, clipped. applied: all such steps so far.
+  void applied(double grad_norm, std::int64_t applied);
+
+ private:
+  double beta2_;
+  std::int64_t least_, window_;
+  VarianceState state_;
+};
+
+}  // namespace pipetrain
