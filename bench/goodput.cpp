@@ -75,12 +75,12 @@ class Run {
   }
   static std::vector<std::string> command(Recovery recovery, int number_of_processes, int number_of_steps,
                                           const fs::path& folder) {
-    std::istringstream words(
-        fmt::format("{} launch --nproc {} --dp {} --microbatches 2 --device cpu --threads 1 --seq-len 512 --steps {} "
-                    "--save-interval {} --save-keep 2 --resume --restart 1000 --log-interval 1000000 --save {} --metrics {} {}",
-                    measured_program().string(), number_of_processes, processes, number_of_steps, steps_between_saves,
-                    (folder / "run").string(), (folder / "metrics").string(),
-                    recovery == Recovery::takeover ? "--elastic takeover --restart-processes 1000" : ""));
+    std::istringstream words(fmt::format(
+        "{} launch --nproc {} --dp {} --microbatches 2 --device cpu --threads 1 --seq-len 128 --microbatch 4 --steps {} "
+        "--save-interval {} --save-keep 2 --resume --restart 1000 --log-interval 1000000 --save {} --metrics {} {}",
+        measured_program().string(), number_of_processes, processes, number_of_steps, steps_between_saves,
+        (folder / "run").string(), (folder / "metrics").string(),
+        recovery == Recovery::takeover ? "--elastic takeover --restart-processes 1000" : ""));
     return {std::istream_iterator<std::string>(words), {}};
   }
 
