@@ -33,13 +33,13 @@ using pipetrain::schedules::LongRun;
 using pipetrain::schedules::LongRunResult;
 using pipetrain::schedules::Recovery;
 
-constexpr int processes = 3, steps = 900, steps_between_saves = 100;
-constexpr double steps_between_losses = 150;  // of all processes together, on average
+constexpr int processes = 3, steps = 240, steps_between_saves = 20;
+constexpr double steps_between_losses = 40;  // of all processes together, on average
 constexpr std::chrono::seconds longest_run{300};
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// A run of the tiny model as a pipeline, one stage a process at first.
+// A run of the tiny model, one replica a process at first. Its steps take long enough for a loss to cost a few of them.
 class Run {
  public:
   Run(Recovery recovery, int number_of_processes, int number_of_steps, const fs::path& folder)
@@ -75,12 +75,12 @@ class Run {
   }
   static std::vector<std::string> command(Recovery recovery, int number_of_processes, int number_of_steps,
                                           const fs::path& folder) {
-    std::istringstream words(
-        fmt::format("{} launch --nproc {} --pp {} --microbatches 6 --device cpu --threads 1 --seq-len 64 --steps {} "
-                    "--save-interval {} --save-keep 2 --resume --restart 1000 --log-interval 1000000 --save {} --metrics {} {}",
-                    measured_program().string(), number_of_processes, processes, number_of_steps, steps_between_saves,
-                    (folder / "run").string(), (folder / "metrics").string(),
-                    recovery == Recovery::takeover ? "--elastic takeover --restart-processes 1000" : ""));
+    std::istringstream words(fmt::format(
+        "{} launch --nproc {} --dp {} --microbatches 2 --device cpu --threads 1 --seq-len 128 --microbatch 4 --steps {} "
+        "--save-interval {} --save-keep 2 --resume --restart 1000 --log-interval 1000000 --save {} --metrics {} {}",
+        measured_program().string(), number_of_processes, processes, number_of_steps, steps_between_saves,
+        (folder / "run").string(), (folder / "metrics").string(),
+        recovery == Recovery::takeover ? "--elastic takeover --restart-processes 1000" : ""));
     return {std::istream_iterator<std::string>(words), {}};
   }
 
