@@ -2,6 +2,7 @@
 // UndefinedBehaviorSanitizer. A finding is saved to a file; `--replay FILE PARSER` runs it again.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/fuzz/fuzzer.hpp"
+#include "bench/fuzz/workers.hpp"
 #include "bench/result.hpp"
 
 namespace {
@@ -21,13 +22,14 @@ namespace fs = std::filesystem;
 namespace fuzz = pipetrain::fuzz;
 
 constexpr std::string_view usage =
-    "usage: fuzz [--seconds N | --executions N] [--seed S] [--first N] [--findings DIR] [--replay FILE] [PARSER...]\n"
+    "usage: fuzz [--seconds N | --executions N] [--seed S] [--first N] [--workers N] [--findings DIR] [--replay FILE] [PARSER...]\n"
     "Without limits: 60 seconds. Limits are for all parsers together, in equal parts.\n"
-    "--first N begins with execution N of the seed, to repeat one.\n";
+    "--first N begins with execution N of the seed, to repeat one. --workers N divides executions over processes.\n";
 
 struct Options {
   double seconds = 0;
   std::uint64_t executions = 0, seed = 1, first = 0;
+  int workers = 1;
   fs::path findings = ".";
   std::optional<fs::path> replay;
   std::vector<std::string> parsers;
@@ -68,6 +70,9 @@ Options parse(const std::vector<std::string>& words) {
       options.seed = number(word, value);
     } else if (word == "--first") {
       options.first = number(word, value);
+    } else if (word == "--workers") {
+      options.workers = static_cast<int>(std::min<std::uint64_t>(number(word, value), 1'001));
+      if (options.workers < 1 || options.workers > 1'000) fail(fmt::format("--workers {}: must be from 1 to 1000", value));
     } else if (word == "--findings") {
       options.findings = value;
     } else if (word == "--replay") {
@@ -79,27 +84,6 @@ Options parse(const std::vector<std::string>& words) {
   if (options.seconds == 0 && options.executions == 0) options.seconds = 60;
   return options;
 }
-
-// A folder in memory if possible.
-class WorkFolder {
- public:
-  WorkFolder() {
-    const fs::path root = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
-    std::string pattern = (root / "pipetrain-fuzz-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) fail("cannot make " + pattern);
-    path_ = pattern;
-  }
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::vector<fuzz::Target> chosen(const Options& options, const fs::path& folder) {
   std::vector<fuzz::Target> all = fuzz::all_targets(folder), targets;
@@ -129,9 +113,9 @@ void save(const Options& options, const fuzz::Target& target, const fuzz::Findin
              finding.what, file.string(), target.name, options.seed, finding.execution, target.name);
 }
 
-bool report(const fuzz::Target& target, const fuzz::Outcome& outcome) {
+bool report(const std::string& parser, const fuzz::WorkersOutcome& outcome) {
   using pipetrain::bench::Limit;
-  const std::string name = "fuzz " + target.name;
+  const std::string name = "fuzz " + parser;
   bool pass =
       pipetrain::bench::report(name + " executions", static_cast<double>(outcome.executions), "executions", Limit::at_least, 1);
   pipetrain::bench::report(name + " accepted", static_cast<double>(outcome.accepted), "executions");
@@ -139,24 +123,41 @@ bool report(const fuzz::Target& target, const fuzz::Outcome& outcome) {
   pass &= pipetrain::bench::report(name + " slowest", outcome.slowest, "s", Limit::at_most, fuzz::most_cpu_seconds);
   pass &= pipetrain::bench::report(name + " memory", static_cast<double>(outcome.most_heap), "bytes", Limit::at_most,
                                    static_cast<double>(fuzz::most_heap_bytes));
-  return pass & pipetrain::bench::report(name + " findings", static_cast<double>(outcome.findings.size()), "findings",
-                                         Limit::at_most, 0);
+  pass &= pipetrain::bench::report(name + " failed processes", outcome.failed, "processes", Limit::at_most, 0);
+  return pass &
+         pipetrain::bench::report(name + " findings", static_cast<double>(outcome.findings), "findings", Limit::at_most, 0);
+}
+
+// Runs all parsers one after the other, and says in one line what was done. Returns true if nothing was found.
+bool fuzz_all(const Options& options, const std::vector<std::string>& parsers) {
+  const auto share = static_cast<double>(parsers.size());
+  const fuzz::Limits limits{(options.executions + parsers.size() - 1) / parsers.size(), options.seconds / share};
+  bool pass = true;
+  std::uint64_t findings = 0;
+  double seconds = 0;
+  std::string done;
+  for (const std::string& parser : parsers) {
+    const fuzz::WorkersRun run{parser, options.seed, options.first, limits, options.workers};
+    const fuzz::WorkersOutcome outcome =
+        fuzz::fuzz_over(run, [&](const fuzz::Target& target, const fuzz::Finding& finding) { save(options, target, finding); });
+    pass &= report(parser, outcome);
+    findings += outcome.findings;
+    seconds += outcome.seconds;
+    done += fmt::format("{}{} {}", done.empty() ? "" : ", ", parser, outcome.executions);
+  }
+  fmt::print(stderr, "fuzz: executions: {}; seed {}, {} at a time, {:.0f} s, findings: {}\n", done, options.seed,
+             options.workers, seconds, findings);
+  return pass;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const Options options = parse({argv + 1, argv + argc});
-  const WorkFolder folder;
+  const fuzz::WorkFolder folder;
   const std::vector<fuzz::Target> targets = chosen(options, folder.path());
   if (options.replay) return replay(targets.front(), *options.replay);
-  bool pass = true;
-  for (const fuzz::Target& target : targets) {
-    const auto share = static_cast<double>(targets.size());
-    const fuzz::Limits limits{(options.executions + targets.size() - 1) / targets.size(), options.seconds / share};
-    const fuzz::Outcome outcome = fuzz::fuzz(target, options.seed, options.first, limits);
-    for (const fuzz::Finding& finding : outcome.findings) save(options, target, finding);
-    pass &= report(target, outcome);
-  }
-  return pass ? 0 : 1;
+  std::vector<std::string> parsers;
+  for (const fuzz::Target& target : targets) parsers.push_back(target.name);
+  return fuzz_all(options, parsers) ? 0 : 1;
 }

@@ -18,34 +18,40 @@ namespace fs = std::filesystem;
 using namespace pipetrain::bench;
 
 struct Tally {
-  int runs = 0, equal = 0, disturbed = 0, took_over = 0, started_again = 0;
+  int runs = 0, equal = 0, took_over = 0, started_again = 0;
   std::map<TakeoverFault, std::vector<double>> seconds;  // of takeovers
+  std::vector<double> seconds_until_joined;
 };
 
 void add(const TakeoverOutcome& outcome, Tally& tally) {
   ++tally.runs;
   tally.equal += outcome.problem.empty();
-  tally.disturbed += outcome.disturbed;
   tally.took_over += outcome.took_over;
   tally.started_again += outcome.started_again;
-  if (outcome.took_over && !outcome.started_again) tally.seconds[outcome.fault].push_back(outcome.seconds);
+  if (!outcome.started_again && outcome.seconds) tally.seconds[outcome.fault].push_back(*outcome.seconds);
+  if (!outcome.started_again && outcome.seconds_until_joined)
+    tally.seconds_until_joined.push_back(*outcome.seconds_until_joined);
   if (!outcome.problem.empty()) fmt::print(stderr, "{}: {}\n", outcome.what, outcome.problem);
   if (!outcome.took_over && !outcome.started_again) fmt::print(stderr, "{}: the fault came too late\n", outcome.what);
+}
+
+// Reports how many seconds were measured, their median and the longest.
+bool report_seconds(const std::string& name, std::vector<double>& seconds, double limit) {
+  if (seconds.empty()) return true;
+  std::sort(seconds.begin(), seconds.end());
+  report(name + " measured", static_cast<double>(seconds.size()), "runs");
+  report(name + " median", seconds[seconds.size() / 2], "s");
+  return report(name + " longest", seconds.back(), "s", Limit::at_most, limit);
 }
 
 bool report_all(Tally& tally) {
   bool pass = report("takeover runs", tally.runs, "runs");
   pass &= report("takeover runs equal to the undisturbed one", tally.equal, "runs", Limit::at_least, tally.runs);
-  report("takeover runs that were disturbed in time", tally.disturbed, "runs");
   report("takeover runs whose processes took over", tally.took_over, "runs");
   report("takeover runs that were started again", tally.started_again, "runs");
-  for (auto& [fault, seconds] : tally.seconds) {
-    std::sort(seconds.begin(), seconds.end());
-    const double limit = fault == TakeoverFault::stop ? 4 : 1.5;
-    const std::string name = fmt::format("takeover after {}", name_of(fault));
-    report(name + " median", seconds[seconds.size() / 2], "s");
-    pass &= report(name + " longest", seconds.back(), "s", Limit::at_most, limit);
-  }
+  for (auto& [fault, seconds] : tally.seconds)
+    pass &= report_seconds(fmt::format("takeover after {}", name_of(fault)), seconds, fault == TakeoverFault::stop ? 4 : 1.5);
+  pass &= report_seconds("process started anew", tally.seconds_until_joined, 3);
   return pass;
 }
 

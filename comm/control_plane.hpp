@@ -49,6 +49,13 @@ struct ProcessInfo {
   std::string machine;
   // Equal for all processes that could share memory, even if nothing else: one kernel, one IPC namespace.
   std::string memory_scope{};
+
+  template <class Wire>
+  static void wire_fields(Wire& wire, auto& info) {
+    std::int64_t offset = info.clock_offset.count();
+    wire(info.process, info.host, info.machine, info.memory_scope, info.pid, info.label, info.address, offset);
+    if constexpr (Wire::reads) info.clock_offset = std::chrono::nanoseconds(offset);
+  }
 };
 
 // Returns "process 2 (ranks 2-3, stage 1) on host b".

@@ -59,7 +59,7 @@ void add_messages(const Json& list, const std::string& place, Prompt& prompt) {
 // templates refuse them.
 void check_other_keys(const Json& row, Prompt& prompt, UnreadKeys& unread) {
   for (const auto& [key, value] : row.items()) {
-    if (key == "prompt" || key == "messages" || value.is_null()) continue;
+    if (key == "prompt" || key == "messages" || key == "adapter" || value.is_null()) continue;
     const KeyRule rule = rule_of_key(key);
     if (rule.meaning == KeyMeaning::unknown) unread.add(key);
     if (rule.meaning != KeyMeaning::content || is_nothing_in_prompt(value)) continue;
@@ -85,6 +85,7 @@ Prompt prompt_of_row(std::string_view line, const std::string& place, UnreadKeys
   Prompt prompt;
   prompt.place = place;
   check_other_keys(row, prompt, unread);
+  if (has("adapter")) prompt.adapter = text_of(row, "adapter", place);
   if (!chat) {
     prompt.text = text_of(row, "prompt", place);
     return prompt;

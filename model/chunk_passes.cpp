@@ -11,7 +11,13 @@ namespace pipetrain {
 namespace {
 
 StageEdge edge_of(const ModelConfig& config, const BlockContext& context) {
-  return {config, context.shape, context.shard_rows(), context.dtype};
+  const std::int64_t counted =
+      StageEdge::counted_rows(context.shape.batch, context.tokens_of_all_parts(), context.isolates_documents);
+  return {config, context.shard_rows(), counted, context.dtype};
+}
+
+CountedSequences counted_sequences(const BlockContext& context) {
+  return {context.shape.batch, context.isolates_documents && context.documents ? *context.documents : Tensor{}};
 }
 
 }  // namespace
@@ -52,7 +58,7 @@ void ChunkPasses::forward(const BlockContext& context, ModelChunk& chunk, const 
                         : chunk.ends_model ? args.output
                                            : edge.values_of(args.output);
     SliceContext slice;
-    RouterContext router{slot.counts};
+    RouterContext router{.counts = slot.counts, .sequences = counted_sequences(context)};
     if (chunk.blocks[i].is_routed()) router.bias = bias_of(args.expert_biases, routed++);
     BlockContext own = of_block(context, chunk, i, slot, slice);
     if (edge.has_counts()) own.router = &router;
@@ -77,7 +83,7 @@ void ChunkPasses::backward(const BlockContext& context, ModelChunk& chunk, const
                                   ? WeightGradients::deferred(context.ops, slot.pending, accumulate, slot.kept)
                                   : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_.added);
   const StageEdge edge = edge_of(config_, context);
-  RouterContext router{.sequence_scale = args.sequence_scale};
+  RouterContext router{.sequences = counted_sequences(context), .sequence_scale = args.sequence_scale};
   if (edge.has_counts()) router.counts = RoutedCounts(edge, chunk).total(context.ops, args, slot);
   std::int64_t routed =
       std::count_if(chunk.blocks.begin(), chunk.blocks.end(), [](const ChunkBlock& block) { return block.is_routed(); });

@@ -25,14 +25,16 @@ ActivationBytes measured_bytes(ChunkPasses& passes, ModelChunk& chunk, const Sta
   ops->set_workspace(workspace);
   const std::int64_t positions = shape.sequence * spec.context.part.size;  // of a slice, on all ranks that share it
   const RotaryTables tables = rotary_tables_at(nullptr, config, positions * spec.slices);
-  const BlockContext context{
+  BlockContext context{
       *ops, workspace, tp, shape, dtype, tables, Recompute::none, DropoutDraws{}, {}, {spec.context.part}, {spec.experts.part}};
+  context.isolates_documents = spec.isolates_documents;
   const auto slot = chunk.make_slot(), before = chunk.make_slot();
   if (spec.slices > 1) {  // a slice after another needs the most memory
     slot->slice = {.first = positions, .earlier = {before.get()}};
     before->slice = SliceArgs{};
   }
-  const StageEdge edge(config, shape, context.shard_rows(), dtype);
+  const std::int64_t counted = StageEdge::counted_rows(shape.batch, context.tokens_of_all_parts(), spec.isolates_documents);
+  const StageEdge edge(config, context.shard_rows(), counted, dtype);
   const Tensor hidden{nullptr, edge.shape(), dtype}, ids{nullptr, {shape.tokens()}, DType::i32};
   const std::int64_t losses = config.mtp.is_trained() ? 2 : 1, rows = config.mtp.is_trained() ? 3 : 1;  // of targets
   const Tensor loss_sum{nullptr, config.preference ? Shape{shape.batch, 2} : Shape{losses}, DType::f64},

@@ -62,7 +62,7 @@ class ChunkSlot final : public ActivationSlot {
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<Tensor> inputs;          // [Tr, H], the input of each block
   Tensor final_hidden;                 // [Tr, H] with a further prediction: ForwardArgs::final_hidden
-  Tensor counts;                       // [batch, E] i32 with routed experts: RouterContext::counts after the chunk
+  Tensor counts;                       // StageEdge::counts() i32 with routed experts: RouterContext::counts after the chunk
   std::vector<KeptGradient> kept;      // from I until W
   std::vector<std::size_t> kept_ends;  // the end of each block's gradients, from the chunk's last block to its first
   std::optional<DropoutDraws> draws;

@@ -1,6 +1,7 @@
 // StageEdge is the layout of the tensors that chunks pass on: activations forward, gradients backward. In a model with routed
 // experts the rows below them hold counts: forward, how often each sequence has chosen each expert in the layers so far;
-// backward, in all layers. So every stage knows the balancing loss's gradient.
+// backward, in all layers. So every stage knows the balancing loss's gradient. A sequence is a sample, or an isolated document:
+// then there is a row of counts for each token of whole samples, because any token may begin a document.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,18 @@ namespace pipetrain {
 
 class StageEdge {
  public:
-  // rows: this rank's rows of the tokens. dtype: of the values.
-  StageEdge(const ModelConfig& config, const MicrobatchShape& shape, std::int64_t rows, DType dtype)
+  // rows: this rank's rows of the tokens; counted: counted_rows(). dtype: of the values.
+  StageEdge(const ModelConfig& config, std::int64_t rows, std::int64_t counted, DType dtype)
       : values_{rows, config.hidden},
-        counts_{shape.batch, config.routed_layers() > 0 ? config.experts.count : 0},
+        counts_{counted, config.routed_layers() > 0 ? config.experts.count : 0},
         row_bytes_(config.hidden * static_cast<std::int64_t>(size_of(dtype))) {}
 
   const Shape& values() const { return values_; }  // [Tr, H]
-  const Shape& counts() const { return counts_; }  // [batch, E]; E is 0 without routed layers
+  const Shape& counts() const { return counts_; }  // [counted, E]; E is 0 without routed layers
+  // Returns the rows of counts of a microbatch of so many samples and tokens, all parts of shared samples together.
+  static std::int64_t counted_rows(std::int64_t batch, std::int64_t tokens, bool isolates_documents) {
+    return isolates_documents ? tokens : batch;
+  }
   bool has_counts() const { return counts_[1] > 0; }
   // Returns [Tr, H], and as many more rows as the counts take.
   Shape shape() const { return values_.with(0, values_[0] + count_rows()); }

@@ -3,24 +3,18 @@
 #include <algorithm>
 #include <cassert>
 
-#include "model/make_block.hpp"
-#include "model/parameters/parameter_store.hpp"
-
 namespace pipetrain {
 
 StageInference::StageInference(const InferenceSpec& spec, const TensorParallel& tp, Ops& ops)
-    : spec_(spec),
-      tp_(tp),
-      ops_(ops),
-      layout_(layout_parameters(spec.config, {spec.blocks}, tp.rank(), tp.size())),
-      workspace_(Arena::measuring()) {
-  assert(!tp.sequence_parallel);
+    : spec_(spec), tp_(tp), ops_(ops), workspace_(Arena::measuring()) {
+  assert(!tp.sequence_parallel && !spec.config.adapter.exists());
   check_precision(spec.precision);
-  for (const BlockParameters& block : layout_.blocks) {
-    blocks_.push_back(make_block(spec_.config, block, tp_));
-    if (block.block.kind == BlockKind::attention) ++attention_blocks_;
-  }
-  bind_blocks({nullptr, {}, spec_.precision.compute});  // for measuring
+  models_.emplace_back(spec_.config, spec_.blocks, tp_);
+  for (const ModelConfig& adapted : spec_.adapters) models_.emplace_back(adapted, spec_.blocks, tp_);
+  attention_blocks_ = static_cast<std::size_t>(
+      std::ranges::count(spec_.blocks, BlockKind::attention, [](const Block& block) { return block.kind; }));
+  const Tensor nothing{nullptr, {}, spec_.precision.compute};
+  bind_blocks(nothing, std::vector<Tensor>(adapters(), nothing));  // for measuring
   const std::int64_t most_short = spec_.config.rope.short_positions();
   if (most_short < spec_.positions) short_positions_ = most_short;
   rotary_ = rotary_tables_at(nullptr, spec_.config, spec_.positions);
@@ -32,7 +26,9 @@ StageInference::StageInference(const InferenceSpec& spec, const TensorParallel& 
   workspace_peak_ = measure();
 }
 
-std::int64_t StageInference::logits_columns() const { return layout_.blocks.back().find(TensorRole::output_weight)->shape[0]; }
+std::int64_t StageInference::logits_columns() const {
+  return parameters().blocks.back().find(TensorRole::output_weight)->shape[0];
+}
 
 Shape StageInference::cache_shape() const {
   if (spec_.config.latent) return {spec_.positions, spec_.config.latent->cached_columns()};
@@ -51,10 +47,10 @@ Tensor StageInference::cache(int sequence, std::size_t attention_block) const {
   return one;
 }
 
-void StageInference::bind(const Tensor& weights, void* caches, void* workspace) {
+void StageInference::bind(const Tensor& weights, const std::vector<Tensor>& adapters, void* caches, void* workspace) {
   assert(weights.dtype == spec_.precision.compute);
-  assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
-  bind_blocks(weights);
+  assert(static_cast<std::size_t>(weights.elements()) >= parameters().weight_elements);
+  bind_blocks(weights, adapters);
   caches_ = static_cast<char*>(caches);
   auto* const memory = static_cast<char*>(workspace);
   rotary_ = rotary_tables_at(memory, spec_.config, spec_.positions);
@@ -67,10 +63,11 @@ void StageInference::bind(const Tensor& weights, void* caches, void* workspace) 
   ops_.set_workspace(workspace_);
 }
 
-void StageInference::bind_blocks(const Tensor& weights) {
-  const auto views = weight_views(layout_, weights), no_grads = weight_views(layout_, {nullptr, {}, spec_.precision.grad});
-  for (std::size_t index = 0; index < blocks_.size(); ++index)
-    blocks_[index]->bind({layout_.blocks[index], views[index], no_grads[index], {}});
+void StageInference::bind_blocks(const Tensor& weights, const std::vector<Tensor>& adapters) {
+  assert(adapters.size() + 1 == models_.size());
+  models_.front().bind(parameters(), weights, {}, spec_.precision.grad);
+  for (std::size_t i = 0; i < adapters.size(); ++i)
+    models_[i + 1].bind(parameters(), weights, adapters[i], spec_.precision.grad);
 }
 
 void StageInference::forward(const InferenceArgs& args) { run(ops_, workspace_, args); }
@@ -78,6 +75,7 @@ void StageInference::forward(const InferenceArgs& args) { run(ops_, workspace_, 
 void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) {
   const std::int64_t count = args.input.shape[0];
   assert(count > 0 && count <= spec_.run && args.first + count <= spec_.positions && args.cache < spec_.caches);
+  const auto& blocks = models_.at(static_cast<std::size_t>(args.adapter)).blocks();
   const ArenaScope scope(workspace);
   BlockContext context{ops, workspace, tp_, {1, count}, spec_.precision.compute, {}, Recompute::full};
   context.rotary = rotary_of(std::max(args.length, args.first + count)).rows(args.first, args.first + count);
@@ -86,24 +84,26 @@ void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) 
   const Tensor places[] = {workspace.allocate(hidden, context.dtype), workspace.allocate(hidden, context.dtype)};
   CachedForwardArgs block{.input = args.input, .output = {}, .first = args.first};
   std::size_t attention_block = 0;
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    block.output = i + 1 == blocks_.size() ? args.output : places[i % 2];
-    if (layout_.blocks[i].block.kind == BlockKind::attention) block.cache = cache(args.cache, attention_block++);
-    blocks_[i]->cached_forward(context, block);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    block.output = i + 1 == blocks.size() ? args.output : places[i % 2];
+    if (spec_.blocks[i].kind == BlockKind::attention) block.cache = cache(args.cache, attention_block++);
+    blocks[i]->cached_forward(context, block);
     block.input = block.output;
   }
 }
 
-// Runs the real forward with operations that compute nothing, in an arena that only counts.
+// Runs the real forward of each model with operations that compute nothing, in an arena that only counts.
 std::size_t StageInference::measure() {
   const auto ops = make_measuring_ops();
   Arena workspace = Arena::measuring();
   ops->set_workspace(workspace);
-  const bool begins_model = layout_.blocks.front().block.kind == BlockKind::embedding;
+  const bool begins_model = spec_.blocks.front().kind == BlockKind::embedding;
   const Tensor hidden{nullptr, {spec_.run, spec_.config.hidden}, spec_.precision.compute},
       ids{nullptr, {spec_.run}, DType::i32};
   const Tensor logits{nullptr, {1, has_head() ? logits_columns() : 0}, spec_.precision.compute};
-  run(*ops, workspace, {.input = begins_model ? ids : hidden, .output = has_head() ? logits : hidden});
+  for (std::size_t adapter = 0; adapter < models_.size(); ++adapter)
+    run(*ops, workspace,
+        {.adapter = static_cast<int>(adapter), .input = begins_model ? ids : hidden, .output = has_head() ? logits : hidden});
   return workspace.peak();
 }
 

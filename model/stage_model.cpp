@@ -32,6 +32,7 @@ class TransformerStage final : public StageModel {
         ops_(ops),
         numerics_(spec.numerics),
         slices_(spec.slices),
+        isolates_documents_(spec.isolates_documents),
         weights_(spec, layout_),
         key_gradients_(spec, layout_, tp.size()),
         passes_(config_, weights_, key_gradients_),
@@ -53,7 +54,8 @@ class TransformerStage final : public StageModel {
   std::size_t fp8_weight_bytes() const override { return weights_.fp8_bytes(); }
   std::size_t key_gradient_bytes() const override { return key_gradients_.bytes(); }
   Shape hidden_shape() const override {
-    return StageEdge(config_, shape_, tp_.shard_rows(shape_.tokens()), numerics_.precision.compute).shape();
+    const std::int64_t counted = StageEdge::counted_rows(shape_.batch, shape_.tokens() * cp_.part.size, isolates_documents_);
+    return StageEdge(config_, tp_.shard_rows(shape_.tokens()), counted, numerics_.precision.compute).shape();
   }
 
   void bind(ParameterStore& weights, GradientPlaces grads) override {
@@ -162,9 +164,11 @@ class TransformerStage final : public StageModel {
 
   BlockContext context(const ChunkSlot& slot, Ops& ops, Arena& workspace) {
     assert(!workspace.is_measuring() || workspace_bytes() == 0);
-    return {ops,     workspace,       tp_,        shape_,         numerics_.precision.compute,
-            rotary_, Recompute::none, slot.draws, slot.documents, cp_,
-            ep_,     origins_of(slot)};
+    BlockContext made{ops,     workspace,       tp_,        shape_,         numerics_.precision.compute,
+                      rotary_, Recompute::none, slot.draws, slot.documents, cp_,
+                      ep_,     origins_of(slot)};
+    made.isolates_documents = isolates_documents_;
+    return made;
   }
   std::optional<Tensor> origins_of(const ChunkSlot& slot) const {
     if (slot.origins) return slot.origins;
@@ -187,6 +191,7 @@ class TransformerStage final : public StageModel {
   Ops& ops_;
   Numerics numerics_;
   int slices_;  // of each microbatch; the shapes are those of one slice
+  bool isolates_documents_;
   StageWeights weights_;
   KeyGradients key_gradients_;
   ChunkPasses passes_;

@@ -110,7 +110,8 @@ struct StageModelSpec {
   int slices = 1;  // of each microbatch; shape is then that of the largest slice
   // True if the store holds weights for one use at a time, so that nothing made from them is kept.
   bool gathers_weights = false;
-  ContextParallel context = {};  // the part of sequences that `shape` describes
+  ContextParallel context = {};     // the part of sequences that `shape` describes
+  bool isolates_documents = false;  // true if every forward has documents
   ExpertParallel experts = {};
 };
 

@@ -1,4 +1,4 @@
-// Computes a token's position in its document, from the `documents` of ops/arguments.hpp.
+// Computes a token's position in its document, from the `documents` of ops/arguments/positions.hpp.
 #pragma once
 
 #include <cstdint>

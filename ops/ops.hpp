@@ -7,6 +7,9 @@
 // key-value heads on this rank, D the size of a head. Weights are [N, K] as Hugging Face stores them: y = x
 // w^T. Activations have one dtype (f32, bf16 or f16), statistics are f32, weight gradients are f32 and
 // accumulate. Every operation gives the same bits for the same shapes and inputs.
+//
+// An operation takes its tensors in a struct, by name, because most of them have the same type and could be swapped
+// unnoticed: ops/arguments/. Inputs stand before outputs there, unless a field says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +20,17 @@
 
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
-#include "ops/arguments.hpp"
+#include "ops/arguments/activations.hpp"
+#include "ops/arguments/arenas.hpp"
+#include "ops/arguments/attention.hpp"
+#include "ops/arguments/embedding.hpp"
+#include "ops/arguments/experts.hpp"
+#include "ops/arguments/latent_attention.hpp"
+#include "ops/arguments/losses.hpp"
+#include "ops/arguments/matrices.hpp"
+#include "ops/arguments/norms.hpp"
+#include "ops/arguments/positions.hpp"
+#include "ops/arguments/quantised.hpp"
 #include "ops/eight_bit.hpp"
 #include "ops/segment_shape.hpp"
 #include "ops/tensor_update.hpp"
@@ -202,7 +215,7 @@ class Ops {
     enqueue(OfSegments<CachedLatentAttentionArgs>{shape, args});
   }
 
-  // --- Routed experts: shapes as in ops/expert_arguments.hpp ---
+  // --- Routed experts: shapes as in ops/arguments/experts.hpp ---
 
   // Chooses the C experts with the largest logits for each token, or with the largest sums of score and bias; of equal
   // ones the lowest. Drops what is beyond the capacity, and sorts the other rows. A row's weight is its expert's score.

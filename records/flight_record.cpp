@@ -23,7 +23,7 @@ constexpr std::string_view magic = "pipetrain record";
 constexpr std::uint32_t version = 1;
 constexpr std::uint64_t window_bytes = std::uint64_t{1} << 20;  // read at once
 constexpr std::size_t part_head_bytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
-constexpr char head_kind = 'H', step_kind = 'S', end_kind = 'E';
+constexpr char head_kind = 'H', membership_kind = 'M', step_kind = 'S', end_kind = 'E';
 // The limit on the stages of all replicas and parts, and on microbatches over their chunks, for which replaying needs
 // memory: about 10 MB, whatever a damaged head claims.
 constexpr int most_logs = 4096;
@@ -84,8 +84,24 @@ FlightRecordHead head_of(WireReader& in, const std::string& file) {
   head.run.needs.resize(static_cast<std::size_t>(placement.stages()));
   for (auto& stage : head.run.needs)
     for (int chunk = 0; chunk < placement.chunks(); ++chunk) stage.chunks.push_back(read_needs(in));
-  in.end();
   return head;
+}
+
+void read_membership_of(WireReader& in, RecordedRun& run) {
+  run.membership = in.number<std::int32_t>();
+  if (run.membership < 2) WireReader::refuse("an impossible membership");
+  run.process_of.resize(in.count(sizeof(std::int32_t)));
+  if (!run.process_of.empty() && std::ssize(run.process_of) != run.logs()) WireReader::refuse("another number of stages");
+  for (int& process : run.process_of) {
+    process = in.number<std::int32_t>();
+    if (process < 0) WireReader::refuse("an impossible process");
+  }
+}
+
+// True where both have the same stages, which may be divided over processes in other ways.
+bool have_same_pipeline(const RecordedRun& one, const RecordedRun& other) {
+  return one.plan.placement == other.plan.placement && one.plan.stages == other.plan.stages && one.order == other.order &&
+         one.replicas == other.replicas;
 }
 
 RecordedStep recorded_step(WireReader& in) {
@@ -103,18 +119,13 @@ RecordedStep recorded_step(WireReader& in) {
   return step;
 }
 
-}  // namespace
-
-std::string flight_record_head(const FlightRecordHead& head) {
+void write_run(const FlightRecordHead& head, WireWriter& out) {
   if (!can_be_replayed(head.run))
     throw Error(
         ErrorKind::input, {"record", ""},
         fmt::format("this run is larger than what can be replayed, {} stages of all replicas and {} microbatches over their "
                     "chunks; leave it out, or record fewer replicas",
                     most_logs, most_work));
-  WireWriter before;
-  before.number(version);
-  WireWriter out;
   const RecordedRun& run = head.run;
   out.text(head.title);
   out.text(to_text(run.plan));
@@ -126,9 +137,25 @@ std::string flight_record_head(const FlightRecordHead& head) {
     for (const auto& chunk : stage.chunks)
       for (const int slots : {chunk.activation_slots, chunk.gradient_slots, chunk.target_slots})
         out.number(static_cast<std::int32_t>(slots));
+}
+
+}  // namespace
+
+std::string flight_record_head(const FlightRecordHead& head) {
+  WireWriter before, out;
+  before.number(version);
+  write_run(head, out);
   std::string bytes(magic);
   append(bytes, before.data());
   return bytes + part(head_kind, out.data());
+}
+
+std::string flight_record_membership(const FlightRecordHead& head) {
+  WireWriter out;
+  write_run(head, out);
+  out.number(static_cast<std::int32_t>(head.run.membership));
+  out.list(head.run.process_of, [&](int process) { out.number(static_cast<std::int32_t>(process)); });
+  return part(membership_kind, out.data());
 }
 
 std::string flight_record_step(const RecordedStep& step) {
@@ -144,6 +171,18 @@ std::string flight_record_step(const RecordedStep& step) {
 }
 
 std::string flight_record_end() { return part(end_kind, {}); }
+
+std::uint64_t whole_steps_end(const std::filesystem::path& file) {
+  std::uint64_t end = 0;
+  try {
+    FlightRecordReader reader(file);
+    do {
+      end = reader.end();
+    } while (reader.next());
+  } catch (const Error&) {  // the rest is not whole
+  }
+  return end;
+}
 
 FlightRecordReader::FlightRecordReader(const std::filesystem::path& file) : file_(file) { read_head(); }
 
@@ -178,7 +217,8 @@ std::optional<FlightRecordReader::Part> FlightRecordReader::read_part() {
   part.kind = in.number<char>();
   const auto size = in.number<std::uint32_t>();
   const auto sum = in.number<std::uint64_t>();
-  if (part.kind != head_kind && part.kind != step_kind && part.kind != end_kind) fail("is damaged: a part of unknown kind");
+  constexpr std::string_view kinds = "HMSE";
+  if (kinds.find(part.kind) == kinds.npos) fail("is damaged: a part of unknown kind");
   const std::uint64_t begin = part_;
   part.contents = take(size, "a part");
   part_ = begin;
@@ -196,19 +236,35 @@ void FlightRecordReader::read_head() {
                      found, version));
   const auto part = read_part();
   if (!part || part->kind != head_kind) fail("has no head");
+  head_ = read_run(part->contents, false);
+}
+
+// further: of a membership after the first one.
+FlightRecordHead FlightRecordReader::read_run(std::string_view contents, bool further) const {
   try {
-    WireReader in(bytes_of(part->contents));
-    head_ = head_of(in, file_.path().string());
+    WireReader in(bytes_of(contents));
+    FlightRecordHead head = head_of(in, file_.path().string());
+    if (further) read_membership_of(in, head.run);
+    in.end();
+    return head;
   } catch (const schedules::PlanFileError& error) {
     fail(std::string("has an impossible plan: ") + error.what());
   } catch (const Error&) {  // the errors of the wire speak of messages, not of this file
-    fail("has an impossible head");
+    fail(further ? "has an impossible membership" : "has an impossible head");
   }
+}
+
+void FlightRecordReader::read_membership(std::string_view contents) {
+  FlightRecordHead head = read_run(contents, true);
+  if (!have_same_pipeline(head.run, head_.run)) fail("has a membership with another plan");
+  if (head.run.membership <= head_.run.membership) fail("has memberships in a wrong order");
+  head_ = std::move(head);
 }
 
 std::optional<RecordedStep> FlightRecordReader::next() {
   if (ended_) return std::nullopt;
-  const auto part = read_part();
+  auto part = read_part();
+  for (; part && part->kind == membership_kind; part = read_part()) read_membership(part->contents);
   if (!part) return std::nullopt;
   if (part->kind == head_kind) fail("has a second head");
   if (part->kind == end_kind) {

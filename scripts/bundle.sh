@@ -1,14 +1,15 @@
 # shellcheck shell=bash
-# ./dev bundle: the program with every library it needs, to copy to another Linux host. Sourced by dev.
+# ./dev bundle: the program, or the fuzzer, with every library it needs, to copy to another Linux host. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
 command_bundle() {
-  local preset=cpu extra=no target=$root/bundle targets=(pipetrain)
+  local preset=cpu target=$root/bundle targets=(pipetrain) components=(program) program=pipetrain
   while (($#)); do
     case $1 in
       --yes) assume_yes=yes ;;
       --cuda) preset=cuda ;;
-      --tests) extra=yes targets=() ;;
+      --tests) components+=(extra) targets=() ;;
+      --fuzz) preset=asan targets=(bench_fuzz) components=(fuzz) program=bench_fuzz ;;
       -*) die "bundle: unknown option '$1'; see ./dev help" ;;
       *) target=$1 ;;
     esac
@@ -18,8 +19,7 @@ command_bundle() {
   build_targets "$preset" "${targets[@]}"
 
   # Built next to the target and moved there whole, so that a failure leaves no half bundle.
-  local staging component components=(program)
-  if [[ $extra == yes ]]; then components+=(extra); fi
+  local staging component
   mkdir -p "$(dirname "$target")"
   staging=$(mktemp -d "$(dirname "$target")/.bundle.XXXXXX")
   # shellcheck disable=SC2064  # the folder of now
@@ -30,8 +30,8 @@ command_bundle() {
   done
   mkdir -p "$staging/lib"
   copy_libraries "$staging"
-  check_bundle "$staging"
-  if [[ -e $target && ! -x $target/bin/pipetrain ]]; then
+  check_bundle "$staging" "$program"
+  if [[ -e $target && ! -x $target/bin/$program ]]; then
     rm -rf "$staging"
     die "bundle: $target exists and is no bundle; remove it or name another folder"
   fi
@@ -57,12 +57,12 @@ copy_libraries() {
 
 # Every library must now come from the bundle or be one of the host's, and the program must start from another folder.
 check_bundle() {
-  local folder=$1 outside programs
+  local folder=$1 program=$2 outside programs
   mapfile -t programs < <(bundled_programs "$folder")
   outside=$(unset LD_LIBRARY_PATH && "$root/scripts/copy_libraries.sh" --check "$folder/lib" "$folder/share/doc" "${programs[@]}")
-  if [[ -n $outside ]] || ! (cd / && env -i "$folder/bin/pipetrain" --version >/dev/null); then
+  if [[ -n $outside ]] || ! (cd / && env -i "$folder/bin/$program" --help >/dev/null); then
     rm -rf "$folder"
-    echo "dev: error: bundle: it does not stand alone: ${outside:-pipetrain --version fails in it}" >&2
+    echo "dev: error: bundle: it does not stand alone: ${outside:-$program --help fails in it}" >&2
     exit 1
   fi
 }

@@ -32,6 +32,11 @@ struct MeasuredDevices {
   std::vector<int> hosts;
   std::vector<MeasuredLink> links;
 
+  // A message has the measurement of one process, which knows neither hosts nor links.
+  static void wire_fields(auto& wire, auto& of) {
+    wire(of.count, of.memory_bytes, of.fp32_flops, of.bf16_flops, of.memory_rate, of.block_overhead, of.link_rate, of.latency);
+  }
+
   int processes() const { return hosts.empty() ? 1 : static_cast<int>(hosts.size()); }
   int host_count() const;
   // Returns the link between two different processes.

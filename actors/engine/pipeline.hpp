@@ -38,7 +38,7 @@ class Transport;
 class RunRecorder {
  public:
   virtual ~RunRecorder() = default;
-  // Called before the first step.
+  // Called before the first step, and again before the first step of each further membership, which has the same plan.
   virtual void begin(schedules::RecordedRun run) = 0;
   // Called after each step(), also of evaluations and of a step that failed. An exception from it leaves step(), unless
   // the step itself failed.
@@ -80,6 +80,7 @@ struct PipelineOptions {
   std::shared_ptr<RunRecorder> recorder;
   // Null: this process runs the whole pipeline.
   std::optional<PipelineProcesses> processes;
+  int membership = 1;  // of the run's processes, for its record
 };
 
 // `needs` says how many slots and activations the plan keeps at once.

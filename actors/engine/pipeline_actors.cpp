@@ -121,13 +121,18 @@ void PipelineActors::build(const ComputeFactory& make_compute, const SourceFacto
 }
 
 schedules::RecordedRun PipelineActors::recorded_run() const {
+  std::vector<int> process_of;
+  for (int rank = 0; crosses() && rank < places_.parts.size(); ++rank)
+    process_of.push_back(places_.process_of(places_.id_of(rank)));
   return {.plan = *places_.plan,
           .order = options_.order,
           .life = options_.slot_life,
           .needs = needs_,
           .replicas = places_.parts.shape().dp,
           .parts = places_.parts.shape().part,
-          .run_ahead = options_.run_ahead};
+          .run_ahead = options_.run_ahead,
+          .membership = options_.membership,
+          .process_of = std::move(process_of)};
 }
 
 void PipelineActors::spawn_supervisor() {

@@ -28,6 +28,7 @@ struct StepInfo {
   double tokens = 1;      // target tokens of the global batch: the denominator of the mean loss
   double learning_rate = 0;
   double loss_scale = 1;  // factor of the backward's gradients
+  double sequences = 1;   // of the global batch, or its isolated documents: the denominator of losses of each sequence
   schedules::StepKind kind = schedules::StepKind::training;
   bool evaluates() const { return kind == schedules::StepKind::evaluation; }
   // Opaque data about the step for all computes and sources, at most a few MiB; the engine only carries it. May be null.

@@ -66,11 +66,13 @@ class Decoder {
       if (is_long != std::exchange(sequence.is_long, is_long)) sequence.computed = 0;
       const auto begin = sequence.ids.begin() + sequence.computed;
       const auto count = std::min<std::int64_t>(longest_run, sequence.ids.end() - begin);
-      runs[place] = {sequence.computed, {begin, begin + count}, length};
+      runs[place] = {sequence.computed, {begin, begin + count}, length, adapter_of(sequence.prompt)};
       sequence.computed += count;
     }
     return runs;
   }
+
+  int adapter_of(std::size_t prompt) const { return decoding_.adapters.empty() ? 0 : decoding_.adapters[prompt]; }
 
   void continue_prompt(std::size_t place) {
     Sequence& sequence = *places_[place];
@@ -106,6 +108,7 @@ void decode_prompts(Generator& generator, const std::vector<std::vector<std::int
                     DecodingEvents& events) {
   for ([[maybe_unused]] const auto& prompt : prompts)
     assert(!prompt.empty() && std::ssize(prompt) + decoding.max_new_tokens <= generator.positions());
+  assert(decoding.adapters.empty() || decoding.adapters.size() == prompts.size());
   Decoder(generator, prompts, decoding, events).run();
 }
 

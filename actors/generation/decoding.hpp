@@ -14,6 +14,7 @@ struct Decoding {
   Sampling sampling;
   std::int64_t max_new_tokens = 1;    // of each prompt
   std::vector<std::int32_t> end_ids;  // any of these ends a sequence
+  std::vector<int> adapters = {};     // of each prompt, see SequenceRun; empty: none has one
 };
 
 enum class SequenceEnd { end_of_text, length };

@@ -13,6 +13,7 @@ namespace pipetrain {
 std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job) {
   auto blocks = partition_blocks(job.config, job.pp, job.positions);
   layout_parameters(job.config, blocks, 0, job.tp);
+  for (const GenerationAdapter& adapter : job.adapters) layout_parameters(adapter.config, blocks, 0, job.tp);
   check_attention(job.config, job.devices.kind, job.precision.compute);
   constexpr std::int64_t most = 256;  // the limit of Ops::cached_attention's kernels
   if (job.devices.kind == DeviceKind::cuda && job.config.head_dim > most)
@@ -54,6 +55,7 @@ GenerationRankSetup GenerationLayout::rank_setup(const GenerationJob& job, int r
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   const auto stage = static_cast<std::size_t>(setup.id.pp);
   setup.model = {.config = job.config,
+                 .adapters = {},
                  .blocks = blocks_[stage],
                  .caches = job.sequences,
                  .positions = job.positions,
@@ -62,6 +64,10 @@ GenerationRankSetup GenerationLayout::rank_setup(const GenerationJob& job, int r
   if (stage + 1 < needs_.size()) reach_.add_link(setup, setup.id.pp + 1, needs_[stage + 1].chunks.front().activation_slots);
   setup.needs = needs_[stage].chunks.front();
   setup.weights = job.weights;
+  for (const GenerationAdapter& adapter : job.adapters) {
+    setup.model.adapters.push_back(adapter.config);
+    setup.adapter_weights.push_back(adapter.weights);
+  }
   return setup;
 }
 

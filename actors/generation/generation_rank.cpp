@@ -37,7 +37,10 @@ std::size_t logits_bytes(const GenerationRankSetup& setup, const StageInference&
 
 GenerationMemory memory_of(const GenerationRankSetup& setup, const StageInference& model) {
   GenerationMemory memory;
-  memory.parameters = model.parameters().weight_elements * size_of(setup.model.precision.compute);
+  std::size_t elements = model.parameters().weight_elements;
+  for (std::size_t adapter = 0; adapter < model.adapters(); ++adapter)
+    elements += model.adapter_parameters(adapter).weight_elements;
+  memory.parameters = elements * size_of(setup.model.precision.compute);
   memory.cache = model.cache_bytes();
   memory.queues =
       static_cast<std::size_t>(setup.needs.activation_slots) * align_up(lane_tensor(setup, InputKind::activation).bytes()) +
@@ -62,22 +65,32 @@ GenerationRank::GenerationRank(GenerationRankSetup setup)
       lanes_(setup_, hidden_bytes(setup_), stream()) {
   ops_ = on_gpu() ? make_cuda_ops(stream(), true) : make_cpu_ops(stream());
   model_ = std::make_unique<StageInference>(setup_.model, tensor_parallel(), *ops_);
-  const std::size_t elements = model_->parameters().weight_elements;
-  const DType type = setup_.model.precision.compute;
-  weights_ = allocate(elements * size_of(type), "parameters");
-  const Tensor arena{weights_.data(), {static_cast<std::int64_t>(elements)}, type};
-  stream().zero(arena);
-  load_weights(*setup_.weights, model_->parameters(), stream(), arena);
+  const Tensor weights = load(model_->parameters(), *setup_.weights, "parameters", weights_);
+  std::vector<Tensor> adapters;
+  adapters_.resize(model_->adapters());
+  for (std::size_t i = 0; i < adapters_.size(); ++i)
+    adapters.push_back(load(model_->adapter_parameters(i), *setup_.adapter_weights[i], "adapter", adapters_[i]));
   setup_.weights = nullptr;
+  setup_.adapter_weights.clear();
   caches_ = allocate(model_->cache_bytes(), "key-value cache");
   workspace_ = allocate(model_->workspace_bytes(), "workspace");
-  model_->bind(arena, caches_.data(), workspace_.data());
+  model_->bind(weights, adapters, caches_.data(), workspace_.data());
   if (model_->has_head()) allocate_logits();
   streams().add(lanes_.streams());
 }
 
 Buffer GenerationRank::allocate(std::size_t bytes, const std::string& what) {
   return setup_.device->allocate(bytes, to_string(setup_.id) + ": " + what);
+}
+
+Tensor GenerationRank::load(const ParameterLayout& layout, const WeightSource& source, const std::string& what,
+                            Buffer& memory) {
+  const DType type = setup_.model.precision.compute;
+  memory = allocate(layout.weight_elements * size_of(type), what);
+  const Tensor arena{memory.data(), {static_cast<std::int64_t>(layout.weight_elements)}, type};
+  stream().zero(arena);
+  load_weights(source, layout, stream(), arena);
+  return arena;
 }
 
 void GenerationRank::allocate_logits() {
@@ -93,7 +106,8 @@ Lane GenerationRank::make_lane(InputKind kind, int) { return lanes_.make(lane_te
 
 void GenerationRank::begin_step(const StepInfo& step) {
   if (!step.content) throw Error(ErrorKind::internal, to_string(setup_.id) + ": an empty step");
-  runs_ = sequence_runs(*step.content, {setup_.model.caches, setup_.model.positions, setup_.model.config.vocabulary});
+  runs_ = sequence_runs(*step.content, {setup_.model.caches, setup_.model.positions, setup_.model.config.vocabulary,
+                                        static_cast<int>(setup_.model.adapters.size())});
 }
 
 void GenerationRank::run(const Launch& launch) {
@@ -116,12 +130,12 @@ RankLanes::Output GenerationRank::compute(int sequence, const SequenceRun& run, 
   const Tensor input = lanes_.tensor(launch.activation);
   if (!launch.output) {
     const Tensor logits = logits_.row_range(sequence, sequence + 1);
-    model_->forward({sequence, run.first, input.row_range(0, count), logits, run.length});
+    model_->forward({sequence, run.adapter, run.first, input.row_range(0, count), logits, run.length});
     stream().copy(logits_host_.row_range(sequence, sequence + 1).data, logits.data, logits.bytes());
     return {};
   }
   const RankLanes::Output output = lanes_.begin_output(launch, {count, setup_.model.config.hidden});
-  model_->forward({sequence, run.first, input.row_range(0, count), output.target, run.length});
+  model_->forward({sequence, run.adapter, run.first, input.row_range(0, count), output.target, run.length});
   return output;
 }
 

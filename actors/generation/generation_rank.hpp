@@ -21,6 +21,7 @@ struct GenerationRankSetup : MeshRank {
   InferenceSpec model;
   schedules::ChunkNeeds needs;
   std::shared_ptr<const WeightSource> weights;
+  std::vector<std::shared_ptr<const WeightSource>> adapter_weights = {};  // as the model's adapters
 };
 
 // Bytes on one device.
@@ -57,12 +58,15 @@ class GenerationRank : public ComputeRank {
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   TensorParallel tensor_parallel() const { return {setup_.tensor.get(), false}; }
   Buffer allocate(std::size_t bytes, const std::string& what);
+  // Returns the loaded weights of the layout, in memory that the buffer owns.
+  Tensor load(const ParameterLayout& layout, const WeightSource& source, const std::string& what, Buffer& memory);
   void allocate_logits();
   RankLanes::Output compute(int sequence, const SequenceRun& run, const Launch& launch);
 
   GenerationRankSetup setup_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageInference> model_;
+  std::vector<Buffer> adapters_;
   Buffer weights_, caches_, workspace_, logits_memory_, logits_host_memory_;
   Tensor logits_, logits_host_;  // [sequences, logits_columns()]
   RankLanes lanes_;

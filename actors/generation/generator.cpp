@@ -14,6 +14,7 @@
 #include "actors/ranks/named_values.hpp"
 #include "core/error.hpp"
 #include "core/process_group.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 namespace pipetrain {
 namespace {
@@ -90,9 +91,13 @@ std::optional<Error> memory_shortage(const GenerationLayout& layout, const std::
 }
 
 NamedValues contents_of(const GenerationJob& job) {
-  return {model_content(job.config),
-          {"number of sequences", std::to_string(job.sequences)},
-          {"number of positions", std::to_string(job.positions)}};
+  NamedValues contents{model_content(job.config),
+                       {"number of sequences", std::to_string(job.sequences)},
+                       {"number of positions", std::to_string(job.positions)},
+                       {"number of adapters", std::to_string(job.adapters.size())}};
+  for (const GenerationAdapter& adapter : job.adapters)
+    contents.push_back({"adapter " + adapter.name, checksum_text(peft_config_text(adapter.config, ""))});
+  return contents;
 }
 
 }  // namespace
@@ -110,7 +115,7 @@ class Generator::Run {
       : job_(job),
         channel_(std::move(channel)),
         layout_(job, channel_),
-        limits_{job.sequences, job.positions, job.config.vocabulary},
+        limits_{job.sequences, job.positions, job.config.vocabulary, static_cast<int>(job.adapters.size())},
         logits_(static_cast<std::size_t>(job.sequences)) {
     check_memory();
     build_computes();
@@ -183,6 +188,7 @@ class Generator::Run {
     for (auto& one : building) one.wait();
     for (auto& one : building) computes_.push_back(one.get());
     job_.weights = nullptr;
+    for (GenerationAdapter& adapter : job_.adapters) adapter.weights = nullptr;
   }
 
   PipelineProcesses processes() {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 
@@ -13,7 +13,9 @@ struct SequenceRun {
   std::int64_t first = 0;         // the first position; 0 begins a new sequence in this place
   std::vector<std::int32_t> ids;  // empty: this step has nothing for this place
   std::int64_t length = 0;        // the positions of the whole text so far; 0: it ends with these ids
+  std::int32_t adapter = 0;       // the number of its adapter from 1 on, always the same for a text; 0: none
   bool operator==(const SequenceRun&) const = default;
+  static void wire_fields(auto& wire, auto& run) { wire(run.first, run.ids, run.length, run.adapter); }
 };
 
 // By place; the place is also the microbatch of the step.
@@ -28,10 +30,10 @@ struct RunLimits {
   int sequences = 1;
   std::int64_t positions = 1;  // of one sequence
   std::int64_t vocabulary = 1;
+  int adapters = 0;
 };
 
-// Encodes runs as the content of a step, which every process gets, and decodes them. Throws Error(peer_lost) for invalid bytes.
-Bytes to_bytes(const SequenceRuns& runs);
+// Decodes the content of a step, which every process gets: to_bytes(runs). Throws Error(peer_lost) for invalid bytes.
 SequenceRuns sequence_runs(std::span<const std::byte> bytes, const RunLimits& limits);
 
 }  // namespace pipetrain

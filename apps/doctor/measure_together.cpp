@@ -11,7 +11,7 @@
 #include "comm/transport.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 namespace {
@@ -37,36 +37,10 @@ std::vector<int> hosts_of(const ControlPlane& control) {
   return hosts;
 }
 
-void write_measurement(WireWriter& to, const std::optional<double>& number) {
-  to.flag(number.has_value());
-  to.number(number.value_or(0));
-}
-
-std::optional<double> read_optional(WireReader& from) {
-  const bool there = from.flag();
-  const auto number = from.number<double>();
-  return there ? std::optional(number) : std::nullopt;
-}
-
-Bytes to_bytes(const MeasuredDevices& devices) {
-  WireWriter to;
-  to.number(static_cast<std::int32_t>(devices.count));
-  for (const double number : {devices.memory_bytes, devices.fp32_flops, devices.memory_rate, devices.block_overhead})
-    to.number(number);
-  for (const auto& number : {devices.bf16_flops, devices.link_rate, devices.latency}) write_measurement(to, number);
-  return std::move(to).data();
-}
-
 MeasuredDevices measured_devices(const Bytes& bytes, const MeasuredHost& own) {
-  WireReader from(bytes);
-  MeasuredDevices devices;
+  auto devices = read_message<MeasuredDevices>(bytes);
   devices.kind = own.kind;
   devices.threads = own.threads;
-  devices.count = from.number<std::int32_t>();
-  for (double* number : {&devices.memory_bytes, &devices.fp32_flops, &devices.memory_rate, &devices.block_overhead})
-    *number = from.number<double>();
-  for (auto* number : {&devices.bf16_flops, &devices.link_rate, &devices.latency}) *number = read_optional(from);
-  from.end();
   return devices;
 }
 

@@ -15,7 +15,7 @@
 #include "model/weights/companion_files.hpp"
 #include "model/weights/merged_weights.hpp"
 #include "model/weights/multimodal_parts.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/stored_model.hpp"

@@ -129,6 +129,7 @@ int run_generate(const GenerateOptions& options) {
   std::unique_ptr<Generator> generator;
   placing_errors(options.places, [&] { generator = std::make_unique<Generator>(job); });
   job.weights = nullptr;
+  for (GenerationAdapter& adapter : job.adapters) adapter.weights = nullptr;
   try {
     if (!options.processes.leads()) return follow_generation(*generator, *joined);
     for (const auto& note : notes) print_note(note);

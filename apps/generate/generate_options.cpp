@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
@@ -21,6 +22,35 @@ namespace {
 constexpr std::int64_t any_token_count = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_generating_devices = 1024;
 
+// Reads DIR or NAME=DIR. A path with "=" in it is a folder unless what stands before could be a name.
+NamedAdapter read_adapter(const std::string& word) {
+  std::error_code ignored;
+  const std::size_t sign = word.find('=');
+  const bool is_named = sign != std::string::npos && word.find('/') > sign && !std::filesystem::is_directory(word, ignored);
+  return is_named ? NamedAdapter{word.substr(0, sign), word.substr(sign + 1)} : NamedAdapter{{}, word};
+}
+
+std::vector<NamedAdapter> read_adapters(const OptionValues& values) {
+  std::vector<NamedAdapter> adapters;
+  std::set<std::string> names{model_without_adapter};
+  const std::vector<std::string> words = values.list("adapter");
+  for (const std::string& word : words) {
+    adapters.push_back(read_adapter(word));
+    const auto& [name, folder] = adapters.back();
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(folder, ignored))
+      values.fail("adapter", fmt::format("there is no folder \"{}\"; give one with adapter_config.json, as PEFT and train "
+                                         "--save leave it",
+                                         folder.string()));
+    if (name.empty() && words.size() > 1)
+      values.fail("adapter", fmt::format("several adapters need names, for prompts to choose by; give NAME={}", word));
+    if (!name.empty() && !names.insert(name).second)
+      values.fail("adapter", fmt::format("\"{}\" names {}; choose another name", name,
+                                         name == model_without_adapter ? "the model without adapters" : "two adapters"));
+  }
+  return adapters;
+}
+
 void read_generated_model(const OptionValues& values, GenerateOptions& options) {
   const auto model = values.text("model");
   if (!model) values.fail("model", "is needed: the Hugging Face folder of the model that writes; give its path");
@@ -29,11 +59,7 @@ void read_generated_model(const OptionValues& values, GenerateOptions& options) 
   if (!std::filesystem::is_directory(*model, ignored) && !std::filesystem::is_regular_file(*model, ignored))
     values.fail("model", "there is no such folder; give a Hugging Face folder, such as the model/ that train --save leaves");
   options.model = *model;
-  if (const auto adapter = values.text("adapter")) {
-    options.adapter = *adapter;
-    if (!std::filesystem::is_directory(*adapter, ignored))
-      values.fail("adapter", "there is no such folder; give one with adapter_config.json, as PEFT and train --save leave it");
-  }
+  options.adapters = read_adapters(values);
   if (const auto tokenizer = values.text("tokenizer")) options.tokenizer = *tokenizer;
   options.attention = {values.integer("window").value_or(0), values.integer("sinks").value_or(0),
                        values.text("attention-pattern").value_or("")};
@@ -126,8 +152,10 @@ OptionRows prompt_rows() {
   constexpr const char* group = "Input";
   return {
       {group, "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c"},
-      {group, "adapter", "DIR", "an adapter of the model, in a folder as PEFT saves it: adapter_config.json and *.safetensors",
-       AnyText{}, "none"},
+      {group, "adapter", "[NAME=]DIR...",
+       "adapters of the model, in folders as PEFT saves them: adapter_config.json and *.safetensors; a row {\"adapter\": NAME} "
+       "of the prompts chooses among several",
+       TextList{}, "none"},
       shared_option(group, "window"),
       shared_option(group, "sinks"),
       shared_option(group, "attention-pattern"),

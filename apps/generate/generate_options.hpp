@@ -17,10 +17,17 @@
 namespace pipetrain {
 
 inline constexpr std::int64_t usual_new_tokens = 128;
+inline constexpr const char* model_without_adapter = "base";  // in the place of an adapter's name
+
+// An adapter of the model that prompts may use.
+struct NamedAdapter {
+  std::string name;  // empty: the only one, which needs none
+  std::filesystem::path folder;
+};
 
 struct GenerateOptions : GenerationSettings {
   std::string model;                               // a Hugging Face folder
-  std::optional<std::filesystem::path> adapter;    // a folder of PEFT's, for this model
+  std::vector<NamedAdapter> adapters;              // folders of PEFT's, for this model
   std::optional<std::filesystem::path> tokenizer;  // none: the folder's, else bytes are tokens
   AttentionSettings attention;                     // as the model was trained
   std::vector<Prompt> prompts;                     // one or more; in process 0 only

@@ -10,11 +10,12 @@
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/prompt_ids.hpp"
 #include "actors/training/job/attention_settings.hpp"
+#include "apps/generate/chosen_adapters.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/named_model.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/stored_model.hpp"
 
@@ -55,12 +56,20 @@ ModelConfig open_model(const GenerateOptions& options, std::vector<std::string>&
     throw Error(ErrorKind::input, {"model", options.model}, "classifies sequences and writes no text; give a language model");
   config = with_head_of_weights(std::move(config), options.model, notes);
   set_attention(options.attention, config);
-  return options.adapter ? with_peft_config(std::move(config), *options.adapter) : config;
+  return config;
 }
 
-std::shared_ptr<const WeightSource> open_weights(const GenerateOptions& options, const ModelConfig& config) {
-  std::shared_ptr<const WeightSource> base = stored_weights(base_model(config), options.model);
-  return options.adapter ? adapted_weights(std::move(base), peft_weights(config, *options.adapter)) : base;
+// Reads the adapters without their weights.
+std::vector<GenerationAdapter> open_adapters(const GenerateOptions& options, const ModelConfig& config) {
+  std::vector<GenerationAdapter> adapters;
+  for (const auto& [name, folder] : options.adapters) adapters.push_back({name, with_peft_config(config, folder), nullptr});
+  return adapters;
+}
+
+void open_weights(const GenerateOptions& options, GenerationJob& job) {
+  job.weights = stored_weights(job.config, options.model);
+  for (std::size_t i = 0; i < job.adapters.size(); ++i)
+    job.adapters[i].weights = peft_weights(job.adapters[i].config, options.adapters[i].folder);
 }
 
 void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector<std::string>& notes) {
@@ -71,12 +80,14 @@ void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector
   open.decoding.sampling = options.sampling;
   open.decoding.max_new_tokens = new_tokens(options, open);
   open.decoding.end_ids = end_ids(options.model, options.prompts, form, open.config);
+  open.decoding.adapters = chosen_adapters(options.prompts, options.adapters);
 }
 
 GenerationJob make_job(const GenerateOptions& options, const OpenPrompts& open) {
   GenerationJob job;
   static_cast<GenerationSettings&>(job) = options;
   job.config = open.config;
+  job.adapters = open.adapters;
   const auto prompts = static_cast<std::int64_t>(open.prompts.size());
   job.sequences = static_cast<int>(std::min<std::int64_t>(prompts, options.in_flight.value_or(4 * options.pp)));
   job.positions = static_cast<std::int64_t>(open.longest) + open.decoding.max_new_tokens;
@@ -109,14 +120,17 @@ GenerationJob open_job(const GenerateOptions& options, JoinedRun* joined, OpenPr
   const auto in_first = [&](const std::string& what, const auto& work) { joined ? joined->in_first(what, work) : work(); };
   GenerationJob job;
   placing_errors(options.places, [&] {
-    in_all("model", [&] { open.config = open_model(options, notes); });
+    in_all("model", [&] {
+      open.config = open_model(options, notes);
+      open.adapters = open_adapters(options, open.config);
+    });
     in_first("prompts", [&] { open_prompts(options, open, notes); });
     job = make_job(options, open);
     if (joined) share_sizes(*joined, job);
     if (options.dry_run) return;
     in_all("weights", [&] {
       generation_blocks(job);
-      job.weights = open_weights(options, job.config);
+      open_weights(options, job);
     });
   });
   if (joined) job.processes = joined->processes();

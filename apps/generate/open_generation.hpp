@@ -17,7 +17,8 @@ namespace pipetrain {
 
 // The opened files that the options name. Processes other than process 0 have the model only.
 struct OpenPrompts {
-  ModelConfig config;
+  ModelConfig config;  // without adapters
+  std::vector<GenerationAdapter> adapters;
   std::unique_ptr<Tokenizer> tokenizer;  // null: bytes are tokens
   std::vector<std::vector<std::int32_t>> prompts;
   std::size_t longest = 0;

@@ -58,6 +58,7 @@ std::string TextPrinter::json_line(const Prompt& prompt, const Answer& answer) {
   } else {
     line["messages"] = prompt.chat.messages;
   }
+  if (!prompt.adapter.empty()) line["adapter"] = prompt.adapter;
   line["text"] = answer.text;
   line["tokens"] = answer.tokens;
   line["end"] = *answer.end == SequenceEnd::end_of_text ? "end of text" : "length";

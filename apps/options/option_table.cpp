@@ -37,7 +37,7 @@ OptionRows settings_of(std::string_view group) {
 OptionRows retune_rows() {
   return {
       {"Layout", "retune", "N",
-       "every N steps search the cut anew with the times that the run has measured, and change to one that is simulated to be 5 % faster",
+       "every N steps search cut, schedule, chunks and less recomputation anew with the times that the run has measured, and change to a layout that is simulated to be 5 % faster",
        IntegerRange{1, 1'000'000'000}}};
 }
 

@@ -173,7 +173,7 @@ void JoinedRun::on_half(std::function<bool()> handler) {
 }
 
 void JoinedRun::ask_to_stop(int signal) noexcept {
-  const Bytes message = to_bytes({RunMessage::Kind::stop, signal, {}});
+  const Bytes message = to_bytes(RunMessage{RunMessage::Kind::stop, signal, {}});
   const std::shared_ptr<ControlPlane> plane = control();
   if (plane->process() != 0) return plane->send(0, Channel::run, message);
   for (int process = 1; process < plane->processes(); ++process) plane->send(process, Channel::run, message);
@@ -200,7 +200,7 @@ void JoinedRun::announce_leave(int process) {
   const int number = first_number(process);
   departures_.announce(number);
   for (int other = 1; other < plane->processes(); ++other)
-    plane->send(other, Channel::run, to_bytes({RunMessage::Kind::leaves, number, {}}));
+    plane->send(other, Channel::run, to_bytes(RunMessage{RunMessage::Kind::leaves, number, {}}));
 }
 
 void JoinedRun::let_leave(int process) {
@@ -212,7 +212,7 @@ void JoinedRun::announce_relayout(const std::string& text) {
   const RunLayout next{layout().changes + 1, text};
   set_layout(next);
   for (int process = 1; process < plane->processes(); ++process)
-    plane->send(process, Channel::run, to_bytes({RunMessage::Kind::relayout, next.changes, text}));
+    plane->send(process, Channel::run, to_bytes(RunMessage{RunMessage::Kind::relayout, next.changes, text}));
 }
 
 RunLayout JoinedRun::layout() const { return processes_->planes ? processes_->planes->layout() : layout_.get(); }

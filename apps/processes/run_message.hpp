@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 
@@ -22,9 +22,13 @@ struct RunMessage {
   Kind kind = Kind::stop;
   std::int32_t number = 0;
   std::string text = {};
+
+  static void wire_fields(auto& wire, auto& message) {
+    wire.choice(message.kind, Kind::last);
+    wire(message.number, message.text);
+  }
 };
 
-Bytes to_bytes(const RunMessage& message);
 // Returns no value for bytes that are no such message.
 std::optional<RunMessage> read_run_message(std::span<const std::byte> bytes);
 

@@ -44,6 +44,10 @@ std::string queue_line(const RecordedRun& run, const QueueState& queue) {
 
 }  // namespace
 
+std::string stage_name(const RecordedRun& run, int log) {
+  return of_replica(run, run.replica_of(log), log % run.parts) + fmt::format("stage {}", run.stage_of(log));
+}
+
 std::string moment_text(const schedules::Replay& replay) {
   const RecordedRun& run = replay.run();
   std::string text;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <ostream>
 
 #include "actors/training/records/run_timeline.hpp"
@@ -14,9 +15,8 @@
 #include "apps/simulate/simulate_report.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "records/flight_record.hpp"
+#include "records/replayed_record.hpp"
 #include "schedules/draw/draw.hpp"
-#include "schedules/record/replay.hpp"
 #include "schedules/simulate/median.hpp"
 
 namespace pipetrain {
@@ -76,13 +76,26 @@ schedules::Timeline last_pipeline(const schedules::RecordedRun& run, const sched
   return pipeline_rows(run, timeline, run.replica_of(latest), latest % run.parts);
 }
 
+// Returns a line about a membership: which process runs which stages, and the step with which it begins.
+std::string membership_line(const schedules::RecordedRun& run, std::int64_t step) {
+  std::map<int, std::string> stages;  // by process
+  for (int log = 0; log < run.logs(); ++log) {
+    std::string& names = stages[run.process_of.empty() ? 0 : run.process_of[static_cast<std::size_t>(log)]];
+    names += (names.empty() ? "" : ", ") + stage_name(run, log);
+  }
+  std::string line = fmt::format("membership {}, from step {} on: ", run.membership, step);
+  for (const auto& [process, names] : stages)
+    line += fmt::format("{}process {} has {}", process == stages.begin()->first ? "" : "; ", process, names);
+  return line + "\n";
+}
+
 class Replaying {
  public:
   explicit Replaying(const ReplayOptions& options)
-      : options_(options), reader_(options.file), replay_(reader_.head().run), whole_(timeline_of(reader_.head())) {}
+      : options_(options), record_(options.file), whole_(timeline_of(record_.reader().head())) {}
 
   void run() {
-    while (const auto step = reader_.next()) {
+    while (const auto step = next()) {
       if (!replay(*step)) return;
     }
     if (options_.at) throw Error(ErrorKind::input, fmt::format("--at {}: the record ends before; give less", *options_.at));
@@ -113,14 +126,15 @@ class Replaying {
       return;
     }
     if (options_.json) {
-      std::vector<SimulatedSchedule> steps = {summary_of(replay_.run().plan, *shown_)};
-      if (changed_) steps.push_back(summary_of(replay_.run().plan, *changed_));
+      std::vector<SimulatedSchedule> steps = {summary_of(record_.run().plan, *shown_)};
+      if (changed_) steps.push_back(summary_of(record_.run().plan, *changed_));
       fmt::print("{}", simulation_json(steps));
       return;
     }
-    fmt::print("{}\n{} replayed, {} and {}: all decided as recorded{}\n\n", reader_.head().title, counted(steps_, "step"),
-               counted(replay_.events_replayed(), "event"), counted(replay_.actions_replayed(), "action"), ending());
-    if (failed_) fmt::print("step {} when it was abandoned:\n{}\n", last_step_, moment_text(replay_));
+    fmt::print("{}\n{} replayed, {} and {}: all decided as recorded{}\n{}\n", record_.reader().head().title,
+               counted(steps_, "step"), counted(record_.events_replayed(), "event"),
+               counted(record_.actions_replayed(), "action"), ending(), memberships_);
+    if (failed_) fmt::print("step {} when it was abandoned:\n{}\n", last_step_, moment_text(record_.replay()));
     if (!shown_) return;
     if (changed_) {
       const double before = schedules::median_of(recorded_seconds_), after = schedules::median_of(changed_seconds_);
@@ -132,47 +146,58 @@ class Replaying {
 
  private:
   void print_step(const char* how, const schedules::Timeline& timeline) const {
-    const SimulatedSchedule step = summary_of(replay_.run().plan, timeline);
+    const SimulatedSchedule step = summary_of(record_.run().plan, timeline);
     fmt::print("{}step {}: {:.6g} s from first start to last end, bubble {:.1f} %\n{}\n{}\n{}", how, shown_step_,
                step.summary.makespan, 100 * step.summary.bubble_fraction, stage_table(step),
-               critical_path_text(last_pipeline(replay_.run(), timeline)), draw_terminal(timeline, terminal_width()));
+               critical_path_text(last_pipeline(shown_run_, timeline)), draw_terminal(timeline, terminal_width()));
+  }
+
+  // Reads the next step. The whole timeline begins again with each membership, whose stages may be divided in other ways.
+  std::optional<RecordedStep> next() {
+    const int before = record_.run().membership;
+    std::optional<RecordedStep> step;
+    try {
+      step = record_.next();
+    } catch (const schedules::LogError& error) {
+      record_.reader().fail(error.what());
+    }
+    if (step && record_.run().membership != before) {
+      memberships_ += membership_line(record_.run(), step->step);
+      whole_ = timeline_of(record_.reader().head());
+    }
+    return step;
   }
 
   // Returns false once all that is to be shown is known.
   bool replay(const RecordedStep& step) {
-    try {
-      replay_.load(step);
-      if (is_moment_of(step)) return false;
-      replay_.play();
-    } catch (const schedules::LogError& error) {
-      reader_.fail(error.what());
-    }
+    if (is_moment_of(step)) return false;
+    record_.replay().play();
     ++steps_;
     if (first_step_ == 0) first_step_ = step.step;
     last_step_ = step.step;
     failed_ = step.failed;
     if (step.kind == StepKind::evaluation || step.failed) return true;
-    const auto devices = replayed_devices(replay_);
+    const auto devices = replayed_devices(record_.replay());
     whole_.add(step.step, devices);
     const bool shows = !options_.step || *options_.step == step.step;
     if (!shows && !options_.changes.any()) return true;
-    RunTimeline one = timeline_of(reader_.head());
+    RunTimeline one = timeline_of(record_.reader().head());
     one.add(step.step, devices);
     const schedules::Timeline recorded = one.timeline();
     if (options_.changes.any()) change(recorded, shows);
-    if (shows) shown_ = recorded, shown_step_ = step.step;
+    if (shows) shown_ = recorded, shown_step_ = step.step, shown_run_ = record_.run();
     return true;
   }
 
   void change(const schedules::Timeline& recorded, bool shows) {
-    for (int log = 0; log < replay_.run().logs(); ++log)
-      if (recorded.stages[static_cast<std::size_t>(log)].size() != replay_.launched(log).size())
+    for (int log = 0; log < record_.run().logs(); ++log)
+      if (recorded.stages[static_cast<std::size_t>(log)].size() != record_.replay().launched(log).size())
         throw Error(
             ErrorKind::input,
             fmt::format(
                 "{}: does not say how long its actions took, so nothing in it can be changed; replay it without changes",
                 options_.file.string()));
-    const schedules::Timeline changed = with_changes(replay_, recorded, options_.changes);
+    const schedules::Timeline changed = with_changes(record_.replay(), recorded, options_.changes);
     recorded_seconds_.push_back(summarize(recorded).makespan);
     changed_seconds_.push_back(summarize(changed).makespan);
     if (shows) changed_ = changed;
@@ -181,12 +206,13 @@ class Replaying {
   // Replays up to the requested moment, if it is in this step.
   bool is_moment_of(const RecordedStep& step) {
     if (!options_.at || (options_.step && (*options_.step != step.step || step.kind == StepKind::evaluation))) return false;
-    if (options_.step || !origin_) origin_ = replay_.begins();
+    Replay& replay = record_.replay();
+    if (options_.step || !origin_) origin_ = replay.begins();
     const std::int64_t moment = *origin_ + static_cast<std::int64_t>(*options_.at * 1e9);
-    if (moment > replay_.ends()) return false;
-    replay_.play(moment);
-    moment_ = fmt::format("{}\nstep {}{}, {} s:\n{}", reader_.head().title, step.step,
-                          step.kind == StepKind::evaluation ? " of an evaluation" : "", *options_.at, moment_text(replay_));
+    if (moment > replay.ends()) return false;
+    replay.play(moment);
+    moment_ = fmt::format("{}\nstep {}{}, {} s:\n{}", record_.reader().head().title, step.step,
+                          step.kind == StepKind::evaluation ? " of an evaluation" : "", *options_.at, moment_text(replay));
     return true;
   }
 
@@ -194,18 +220,19 @@ class Replaying {
   std::string steps_text() const { return steps_ == 0 ? "none" : fmt::format("steps {} to {}", first_step_, last_step_); }
   std::string ending() const {
     if (failed_) return fmt::format("; step {} failed", last_step_);
-    return reader_.ended() ? "" : "; the run was killed, or is still running";
+    return record_.reader().ended() ? "" : "; the run was killed, or is still running";
   }
 
   const ReplayOptions& options_;
-  FlightRecordReader reader_;
-  Replay replay_;
-  RunTimeline whole_;
+  ReplayedRecord record_;
+  RunTimeline whole_;                                       // of the present membership
+  std::string memberships_;                                 // a line for each after the first one
   std::optional<schedules::Timeline> shown_, changed_;      // of the shown step
   std::vector<double> recorded_seconds_, changed_seconds_;  // of all training steps
   std::optional<std::string> moment_;
   std::optional<std::int64_t> origin_;
   std::int64_t steps_ = 0, first_step_ = 0, last_step_ = 0, shown_step_ = 0;
+  schedules::RecordedRun shown_run_;  // its membership
   bool failed_ = false;
 };
 

@@ -16,8 +16,9 @@
 #include "core/error.hpp"
 #include "core/parsing.hpp"
 #include "model/config/cut.hpp"
+#include "model/config/mode_names.hpp"
 #include "schedules/simulate/simulate.hpp"
-#include "tuning/retuned_cut.hpp"
+#include "tuning/retuned_layout.hpp"
 
 namespace pipetrain {
 namespace {
@@ -127,7 +128,8 @@ std::optional<LayoutChange> LayoutRequests::resized() {
   return {};
 }
 
-// Changes the cut where the simulation gains more than the share that pays for the change and for errors of measuring.
+// Changes the layout where the simulation gains more than the share that pays for the change and for errors of measuring. Of
+// those that do, the first one is taken that passes the checks of a request, of its memory among them.
 std::optional<LayoutChange> LayoutRequests::retuned() {
   constexpr double least_gain = 0.05;
   constexpr CutLimits limits{.seconds = 1, .cuts = 300};
@@ -135,15 +137,41 @@ std::optional<LayoutChange> LayoutRequests::retuned() {
   steps_ = 0;
   const auto since = std::chrono::steady_clock::now();
   try {
-    const auto found = retune_cut(measured_profile(), *job_.plan, limits);
-    if (!found || found->after > (1 - least_gain) * found->before) return {};
-    LayoutChange change = check({retune_id, {"--cut", cut_text(found->cut)}});
-    change.since = since;
-    change.text = fmt::format("retuned to cut {} (simulated step {:.4g} ms -> {:.4g} ms, {:+.1f} %)", cut_text(found->cut),
-                              1e3 * found->before, 1e3 * found->after, 100 * (found->after / found->before - 1));
-    return change;
+    const Profile measured = measured_profile();
+    const double before = retuned_seconds(measured, *job_.plan, measured.cut);
+    for (const RetunedLayout& found : retune_layout(measured, job_, limits)) {
+      if (found.seconds > (1 - least_gain) * before) break;
+      if (auto change = changed_to(found)) {
+        change->since = since;
+        change->text += fmt::format(" (simulated step {:.4g} ms -> {:.4g} ms, {:+.1f} %)", 1e3 * before, 1e3 * found.seconds,
+                                    100 * (found.seconds / before - 1));
+        return change;
+      }
+    }
   } catch (const std::exception& error) {  // the run is sound without it
-    print_over_progress(fmt::format("retune: the run keeps its cut: {}", error.what()));
+    print_over_progress(fmt::format("retune: the run keeps its layout: {}", error.what()));
+  }
+  return {};
+}
+
+// Returns no value where the layout does not pass the checks of a request.
+std::optional<LayoutChange> LayoutRequests::changed_to(const RetunedLayout& found) const {
+  RelayoutRequest request{retune_id, {"--cut", cut_text(found.cut)}};
+  std::string text = "retuned to ";
+  if (found.schedule != job_.layout.schedule || found.chunks != job_.layout.chunks) {
+    request.arguments.insert(request.arguments.end(),
+                             {"--schedule", found.schedule, "--chunks", fmt::format("{}", found.chunks)});
+    text += fmt::format("{}{}, ", found.schedule, found.chunks > 1 ? fmt::format(" with {} chunks", found.chunks) : "");
+  }
+  if (found.recompute != job_.numerics.recompute) {
+    request.arguments.insert(request.arguments.end(), {"--recompute", name_of(found.recompute)});
+    text += fmt::format("recompute {}, ", name_of(found.recompute));
+  }
+  try {
+    LayoutChange change = check(request);
+    change.text = text + "cut " + cut_text(found.cut);
+    return change;
+  } catch (const Error&) {
     return {};
   }
 }

@@ -18,6 +18,7 @@
 namespace pipetrain {
 
 class JoinedRun;
+struct RetunedLayout;
 
 inline constexpr const char* retune_id = "retune";
 
@@ -53,6 +54,7 @@ class LayoutRequests {
   void resize(RelayoutRequest request, int wanted);
   std::optional<LayoutChange> resized();
   std::optional<LayoutChange> retuned();
+  std::optional<LayoutChange> changed_to(const RetunedLayout& found) const;
   Profile measured_profile() const;
   LayoutChange check(const RelayoutRequest& request) const;
   std::string expected_gain(const TrainJob& next) const;
@@ -69,7 +71,7 @@ class LayoutRequests {
   };
   std::optional<Resizing> resizing_;
   std::deque<StepReport> measured_;  // the latest steps
-  std::int64_t steps_ = 0;           // since the last search for a cut
+  std::int64_t steps_ = 0;           // since the last search for a layout
   std::chrono::steady_clock::time_point looked_{};
 };
 

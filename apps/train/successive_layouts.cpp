@@ -8,6 +8,7 @@
 #include "actors/training/run/memberships.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "core/error.hpp"
+#include "records/failure_note.hpp"
 
 namespace pipetrain {
 
@@ -24,6 +25,15 @@ SuccessiveLayouts::SuccessiveLayouts(const TrainOptions& options) : options_(opt
 }
 
 int SuccessiveLayouts::run() {
+  try {
+    return run_layouts();
+  } catch (const Error& error) {
+    tell_end(error);
+    throw;
+  }
+}
+
+int SuccessiveLayouts::run_layouts() {
   for (;;) {
     try {
       if (const auto status = run_layout()) return *status;
@@ -39,11 +49,37 @@ int SuccessiveLayouts::run() {
 std::optional<int> SuccessiveLayouts::run_layout() {
   std::unique_ptr<TrainingInLayout> training = begin();
   history_.begun = true;
-  if (const auto status = training->run()) return status;
+  between_ = false;
+  page_.reset();
+  try {
+    if (const auto status = training->run()) return status;
+  } catch (const LayoutEnded&) {
+    keep_page(*training);
+    throw;
+  }
   change_ = std::move(training->change());
-  step_ = training->steps_done();
+  keep_page(*training);
   end(training);
   return std::nullopt;
+}
+
+void SuccessiveLayouts::keep_page(TrainingInLayout& training) {
+  between_ = true;
+  step_ = training.steps_done();
+  page_ = training.take_report();
+}
+
+// Where no further layout can begin, the page, the metrics and the relayout command of process 0 say so.
+void SuccessiveLayouts::tell_end(const Error& error) noexcept {
+  if (!between_ || !leads()) return;
+  try {
+    const std::string cause = one_line(error_line(error));
+    if (options_.records.metrics) write_failure_note(*options_.records.metrics, {step_ + 1, cause});
+    if (page_) page_->finish(RunState::failed, cause);
+    if (change_) answer(false, "the run ends, because its next layout cannot begin: " + cause);
+  } catch (const std::exception&) {
+    // The failure that ends the run is the one to report.
+  }
 }
 
 // Where the run has been asked for this layout, tells so; where it cannot be built, a run of one process goes back to the

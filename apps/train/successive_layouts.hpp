@@ -23,12 +23,15 @@ class SuccessiveLayouts {
   int run();
 
  private:
+  int run_layouts();
   std::optional<int> run_layout();
   std::unique_ptr<TrainingInLayout> begin();
   void end(std::unique_ptr<TrainingInLayout>& training);
   void take_announced();
   void begin_again(bool gathered);
   void answer(bool changed, const std::string& text) const;
+  void keep_page(TrainingInLayout& training);
+  void tell_end(const Error& error) noexcept;
   bool leads() const { return joined_ == nullptr || joined_->leads(); }
 
   TrainOptions options_, before_;
@@ -38,6 +41,8 @@ class SuccessiveLayouts {
   LayoutHistory history_;
   std::optional<LayoutChange> change_;  // until its layout has begun
   std::int64_t step_ = 0;               // after which the layout changes
+  bool between_ = false;                // a layout has ended, and the next one has not begun
+  std::unique_ptr<ReportFile> page_;    // of the layout that has ended; null: none
 };
 
 }  // namespace pipetrain

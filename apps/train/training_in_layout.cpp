@@ -204,7 +204,7 @@ TrainingInLayout::TrainingInLayout(const TrainOptions& options, JoinedRun* joine
   job.relayouts = history.relayouts;
   if (!history.begun && !(joined && joined->joins())) prepare(job);
   if (leads()) open_led_records(job);
-  parts_->record = open_record(options, job);
+  parts_->record = open_record(options, job, leads(), history.begun);
   job.recorder = parts_->record;
   parts_->begun = job;
   placing_errors(options.places, [&] {
@@ -232,6 +232,11 @@ void TrainingInLayout::open_led_records(const TrainJob& job) {
 
 bool TrainingInLayout::leads() const { return joined_ == nullptr || joined_->leads(); }
 std::int64_t TrainingInLayout::steps_done() const { return parts_->trainer->steps_done(); }
+
+std::unique_ptr<ReportFile> TrainingInLayout::take_report() {
+  parts_->outputs.reset();  // it uses the page
+  return parts_->led ? std::move(parts_->led->report) : nullptr;
+}
 
 std::optional<int> TrainingInLayout::run() {
   try {
@@ -264,7 +269,10 @@ std::optional<int> TrainingInLayout::follow() {
 std::optional<int> TrainingInLayout::lead() {
   Parts& parts = *parts_;
   note_transport(*parts.trainer, parts.notes);
-  const auto open = [&] { parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get()); };
+  const auto open = [&] {
+    parts.outputs.emplace(options_, *parts.trainer, figures_of(parts.begun), parts.led->report.get());
+    if (taken_lead_ && parts.record) parts.record->lead(*options_.records.record);
+  };
   taken_lead_ ? when_released(options_, open) : placing_errors(options_.places, open);
   LayoutRequests requests(options_, parts.begun, joined_, history_.arguments);
   StepLoop loop(options_, parts.notes, *parts.trainer,

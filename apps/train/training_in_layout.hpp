@@ -11,6 +11,7 @@
 #include "apps/processes/joined_run.hpp"
 #include "apps/train/layout_requests.hpp"
 #include "apps/train/open_job.hpp"
+#include "apps/train/report_file.hpp"
 #include "apps/train/served_report.hpp"
 
 namespace pipetrain {
@@ -53,6 +54,8 @@ class TrainingInLayout {
   LayoutChange& change() { return *change_; }
 
   std::int64_t steps_done() const;
+  // Gives the report page away, which the layout has written last; null where there is none. Only after run().
+  std::unique_ptr<ReportFile> take_report();
 
  private:
   struct Parts;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "bench/faults/begun_steps.hpp"
 #include "bench/faults/dropped_links.hpp"
 #include "bench/faults/marked_processes.hpp"
 #include "bench/faults/program_run.hpp"
@@ -23,7 +24,8 @@ using Clock = std::chrono::steady_clock;
 using Random = std::mt19937_64;
 
 constexpr std::chrono::seconds longest_run{120};
-constexpr int steps = 40;
+constexpr int usual_steps = 40;
+constexpr int steps_with_newcomer = 1000;  // so that a process which is started anew joins the run before its end
 
 struct Layout {
   int processes;
@@ -37,22 +39,34 @@ constexpr Layout layouts[] = {{2, "--dp 2 --microbatches 2"},          {2, "--pp
                               {4, "--pp 2 --microbatches 4", 2},       {3, "--dp 2 --microbatches 2", 1},
                               {4, "--dp 4 --zero 1 --microbatches 1"}, {8, "--pp 2 --tp 2 --dp 2 --zero 2 --microbatches 2"}};
 
-constexpr const char* elastic_options = "--elastic takeover --spares {} --restart 3 --save-interval 10 --resume";
+// The options of a run that is disturbed. replaces: launch starts another process for a lost one.
+std::string elastic_options(const Layout& layout, bool replaces) {
+  return fmt::format("--elastic takeover --spares {} --restart 3 --save-interval {} --resume{}", layout.spares,
+                     replaces ? 200 : 10, replaces ? " --restart-processes 1" : "");
+}
 
-std::vector<std::string> command(const fs::path& program, const Layout& layout, const fs::path& folder, bool elastic) {
-  std::istringstream words(fmt::format(
-      "{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
-      "--rendezvous-timeout 60 --save {} --metrics {} {}",
-      program.string(), layout.processes - (elastic ? 0 : layout.spares), layout.options, steps, (folder / "run").string(),
-      (folder / "metrics").string(), elastic ? fmt::format(elastic_options, layout.spares) : ""));
+std::vector<std::string> command(const fs::path& program, const Layout& layout, int steps, const fs::path& folder,
+                                 const std::string& elastic) {
+  std::istringstream words(
+      fmt::format("{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
+                  "--rendezvous-timeout 60 --save {} --metrics {} {}",
+                  program.string(), layout.processes - (elastic.empty() ? layout.spares : 0), layout.options, steps,
+                  (folder / "run").string(), (folder / "metrics").string(), elastic));
   return {std::istream_iterator<std::string>(words), {}};
+}
+
+// True for a third of the runs that lose a process for good.
+bool replaces_lost(std::uint64_t seed) {
+  const auto fault = static_cast<TakeoverFault>(seed % takeover_faults);
+  const bool ends = fault == TakeoverFault::kill || fault == TakeoverFault::exit || fault == TakeoverFault::coordinator;
+  return ends && seed / takeover_faults % 3 == 2;
 }
 
 // One disturbance: its kind, its step and its processes.
 class Disturbance {
  public:
   Disturbance(TakeoverFault fault, const Layout& layout, Random& random)
-      : fault_(fault), step_(1 + static_cast<int>(random() % (steps * 3 / 4))), in_update_(random() % 2 == 0) {
+      : fault_(fault), step_(1 + static_cast<int>(random() % (usual_steps * 3 / 4))), in_update_(random() % 2 == 0) {
     // There are at least as many ranks as processes that are not spare.
     const int victims = layout.processes - (fault == TakeoverFault::exit ? layout.spares : 0);
     victim_ = fault == TakeoverFault::coordinator ? 0 : 1 + static_cast<int>(random() % static_cast<unsigned>(victims - 1));
@@ -95,12 +109,12 @@ const char* name_of(TakeoverFault fault) {
 SeededTakeovers::SeededTakeovers(fs::path program, fs::path folder)
     : program_(std::move(program)), folder_(std::move(folder)) {}
 
-const RunResults& SeededTakeovers::undisturbed(std::size_t layout) {
-  const auto [found, is_new] = undisturbed_.try_emplace(layout);
+const RunResults& SeededTakeovers::undisturbed(std::size_t layout, int steps) {
+  const auto [found, is_new] = undisturbed_.try_emplace({layout, steps});
   if (!is_new) return found->second;
-  const fs::path folder = folder_ / fmt::format("undisturbed-{}", layout);
+  const fs::path folder = folder_ / fmt::format("undisturbed-{}-{}", layout, steps);
   fs::create_directories(folder);
-  ProgramRun run(command(program_, layouts[layout], folder, false), {}, folder / "err");
+  ProgramRun run(command(program_, layouts[layout], steps, folder, ""), {}, folder / "err");
   if (run.wait(longest_run) == 0) found->second = results_in(folder);
   fs::remove_all(folder);
   return found->second;
@@ -110,25 +124,28 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   Random random(seed);
   const std::size_t which = random() % std::size(layouts);
   const Layout& layout = layouts[which];
+  const bool replaces = replaces_lost(seed);
+  const int steps = replaces ? steps_with_newcomer : usual_steps;
   TakeoverOutcome outcome;
   outcome.fault = static_cast<TakeoverFault>(seed % takeover_faults);
-  outcome.what = fmt::format("seed {} ({} in {} processes with {} spare, {})", seed, layout.options, layout.processes,
-                             layout.spares, name_of(outcome.fault));
-  const RunResults& expected = undisturbed(which);
-  const fs::path folder = folder_ / fmt::format("run-{}", seed);
+  outcome.what = fmt::format("seed {} ({} in {} processes with {} spare, {}{})", seed, layout.options, layout.processes,
+                             layout.spares, name_of(outcome.fault), replaces ? ", replaced" : "");
+  const RunResults& expected = undisturbed(which, steps);
+  const fs::path folder = folder_ / fmt::format("run-{}", seed), metrics = folder / "metrics";
   fs::remove_all(folder);
   fs::create_directories(folder);
   const Disturbance disturbance(outcome.fault, layout, random);
   const ProcessMark mark;
   std::vector<std::string> variables{mark.variable()};
   if (const std::string fault = disturbance.variable(); !fault.empty()) variables.push_back(fault);
-  ProgramRun run(command(program_, layout, folder, true), variables, folder / "err");
-  if (wait_for_lines(run, folder / "metrics", disturbance.step())) {
+  ProgramRun run(command(program_, layout, steps, folder, elastic_options(layout, replaces)), variables, folder / "err");
+  if (wait_for_lines(run, metrics, disturbance.step())) {
     disturbance.disturb(mark);
     const auto begin = Clock::now();
-    const std::ptrdiff_t lines = lines_of(folder / "metrics");
-    outcome.disturbed = lines + 2 <= steps && wait_for_lines(run, folder / "metrics", lines + 2);
-    outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const auto taken = wait_for_step_after(1, metrics, run, begin);
+    if (taken) outcome.seconds = taken->seconds;
+    const auto joined = taken && replaces ? wait_for_step_after(taken->membership, metrics, run, begin) : std::nullopt;
+    if (joined) outcome.seconds_until_joined = joined->seconds;
   }
   const auto status = run.wait(longest_run);
   mark.kill_all();

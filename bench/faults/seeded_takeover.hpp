@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "bench/faults/run_results.hpp"
 
@@ -26,10 +28,12 @@ struct TakeoverOutcome {
   TakeoverFault fault = TakeoverFault::kill;
   std::string what;            // names the seed, the layout and the fault
   std::string problem;         // why the run failed or differs; empty: it ended as the undisturbed one
-  bool disturbed = false;      // the fault came before the run's end
   bool took_over = false;      // processes that were left went on
   bool started_again = false;  // too much was lost at once, so the launcher began again from a checkpoint
-  double seconds = 0;  // from the fault to the second line of metrics after it; the first may be of a step that was done
+  // From the fault until the first step began that was reported by those that took over; no value where none was.
+  std::optional<double> seconds;
+  // The same until the first step began after the process had joined that launch started in place of the lost one.
+  std::optional<double> seconds_until_joined;
 };
 
 // Not thread-safe. Keeps the results of undisturbed runs.
@@ -40,10 +44,10 @@ class SeededTakeovers {
   TakeoverOutcome run(std::uint64_t seed);
 
  private:
-  const RunResults& undisturbed(std::size_t layout);
+  const RunResults& undisturbed(std::size_t layout, int steps);
 
   std::filesystem::path program_, folder_;
-  std::map<std::size_t, RunResults> undisturbed_;  // by layout
+  std::map<std::pair<std::size_t, int>, RunResults> undisturbed_;  // by layout and steps
 };
 
 }  // namespace pipetrain::bench

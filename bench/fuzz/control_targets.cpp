@@ -22,19 +22,19 @@ void expect_same_frame(const Bytes& written, const Bytes& read) {
 void read_payload(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::hello:
-      return expect_same_frame(to_bytes(control::read_hello(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(read_message<control::Hello>(frame.payload)), frame.payload);
     case FrameKind::refused: {
-      const control::Refusal refusal = control::read_refusal(frame.payload);
+      const control::Refusal refusal = read_message<control::Refusal>(frame.payload);
       if (std::string(to_error(refusal).what()).find('\n') != std::string::npos)
         throw std::logic_error("a refusal of two lines");
       return expect_same_frame(to_bytes(refusal), frame.payload);
     }
     case FrameKind::welcome:
-      return expect_same_frame(control::to_bytes(control::read_processes(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(read_message<std::vector<ProcessInfo>>(frame.payload)), frame.payload);
     case FrameKind::exchange:
-      return expect_same_frame(to_bytes(control::read_exchange_part(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(read_message<control::ExchangePart>(frame.payload)), frame.payload);
     case FrameKind::lost:
-      return expect_same_frame(to_bytes(control::read_loss(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(read_message<control::Loss>(frame.payload)), frame.payload);
     default:
       return;
   }
@@ -90,7 +90,7 @@ std::vector<Target> control_targets() {
   const std::vector<Frame> frames = {
       {.kind = FrameKind::hello, .payload = to_bytes(hello)},
       {.kind = FrameKind::refused, .payload = to_bytes(refusal)},
-      {.kind = FrameKind::welcome, .payload = control::to_bytes(std::vector{hello.info, hello.info})},
+      {.kind = FrameKind::welcome, .payload = to_bytes(std::vector{hello.info, hello.info})},
       {.kind = FrameKind::exchange, .from = 1, .payload = to_bytes(part)},
       {.kind = FrameKind::lost, .payload = to_bytes(control::Loss{1, "it ended"})},
       {.kind = FrameKind::message, .channel = Channel::run, .from = 1, .payload = Bytes(100)},

@@ -11,10 +11,16 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_literals;
 
-// Returns the files of PIPETRAIN_PARQUET_SEEDS, in the order of their names.
+// Returns the folder of valid files: that of the bundle that the program is in, else that of the sources.
+fs::path seeds_folder() {
+  const fs::path bundled = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/pipetrain/fuzz/parquet";
+  return fs::is_directory(bundled) ? bundled : fs::path(PIPETRAIN_PARQUET_SEEDS);
+}
+
+// Returns these files in the order of their names.
 std::vector<std::string> seeds() {
   std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(PIPETRAIN_PARQUET_SEEDS)) paths.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(seeds_folder())) paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
   std::vector<std::string> files;
   for (const fs::path& path : paths) {

@@ -11,10 +11,9 @@
 #include "apps/train/metrics_file.hpp"
 #include "bench/fuzz/target.hpp"
 #include "core/checksum.hpp"
-#include "records/flight_record.hpp"
+#include "records/replayed_record.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/validate.hpp"
-#include "schedules/record/replay.hpp"
 #include "tuning/measured_devices.hpp"
 
 namespace pipetrain::fuzz {
@@ -152,17 +151,13 @@ Target state_target(const fs::path& folder) {
 
 // Reads a record as `pipetrain replay` does.
 void replay_record(const fs::path& file) {
-  FlightRecordReader reader(file);
+  ReplayedRecord record(file);
   try {
-    schedules::Replay replay(reader.head().run);
-    while (const auto step = reader.next()) {
-      replay.load(*step);
-      replay.play();
-    }
+    while (record.next()) record.replay().play();
   } catch (const schedules::LogError& error) {
-    reader.fail(error.what());
+    record.reader().fail(error.what());
   } catch (const schedules::ReplayError& error) {
-    reader.fail(error.what());
+    record.reader().fail(error.what());
   }
 }
 
@@ -202,7 +197,9 @@ std::string some_record() {
     actions.push_back({action, 3'600'000'000'000, 3'600'000'001'000});
   }
   const RecordedStep step{1, StepKind::training, true, {writer.take(actions)}};
-  return flight_record_head(head) + flight_record_step(step) + flight_record_end();
+  std::string record = flight_record_head(head) + flight_record_step(step);
+  head.run.membership = 2, head.run.process_of = {1};
+  return record + flight_record_membership(head) + flight_record_step(step) + flight_record_end();
 }
 
 Target record_target(const fs::path& folder) {

@@ -38,10 +38,7 @@ template <class Header>
 void read_header(std::span<const std::byte> bytes) {
   const auto header = Header::read(bytes);
   if (!header) throw Error(ErrorKind::input, "no header");
-  WireWriter again;
-  header->write(again);
-  const Bytes& written = again.data();
-  if (header_text(written) != std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))
+  if (header_text(to_bytes(*header)) != std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))
     throw std::logic_error("a header changed when it was read and written again");
 }
 
@@ -68,13 +65,6 @@ Target ucx_target(const std::string& name, const std::vector<Bytes>& seeds,
   return target;
 }
 
-template <class Header>
-Bytes written(const Header& header) {
-  WireWriter to;
-  header.write(to);
-  return std::move(to).data();
-}
-
 // Describes two edges into this process, one of which has slots that can be mapped, and one edge out of it.
 Bytes some_edges() {
   Lane lane;
@@ -91,12 +81,8 @@ Bytes some_edges() {
 }
 
 Bytes some_mirrors() {
-  WireWriter to;
-  to.list(std::vector{0, 1}, [&](int process) {
-    to.number(static_cast<std::int32_t>(process));
-    SharedMemoryName{.address = 4096, .bytes = 8192, .file = 7, .secret = 1234567}.write(to);
-  });
-  return std::move(to).data();
+  const SharedMemoryName name{.address = 4096, .bytes = 8192, .file = 7, .secret = 1234567};
+  return to_bytes(std::vector{std::pair(0, name), std::pair(1, name)});
 }
 
 }  // namespace
@@ -114,11 +100,11 @@ std::vector<Target> ucx_targets() {
   std::vector<Bytes> shapes;
   for (const Shape& shape : {Shape{7}, Shape{7, 8}, Shape{7, 8, 9}, Shape{0, 1, 2, 3}}) {
     data.shape = shape;
-    shapes.push_back(written(data));
+    shapes.push_back(to_bytes(data));
   }
   return {ucx_target("ucx-data", shapes, read_header<UcxDataHeader>),
-          ucx_target("ucx-credit", {written(UcxCreditHeader{1, 2, 3})}, read_header<UcxCreditHeader>),
-          ucx_target("ucx-group", {written(UcxGroupHeader{1, 2, 3, 4, UcxGroupHeader::Phase::gather, 5})},
+          ucx_target("ucx-credit", {to_bytes(UcxCreditHeader{1, 2, 3})}, read_header<UcxCreditHeader>),
+          ucx_target("ucx-group", {to_bytes(UcxGroupHeader{1, 2, 3, 4, UcxGroupHeader::Phase::gather, 5})},
                      read_header<UcxGroupHeader>),
           ucx_target("ucx-edges", {some_edges(), describe_edges({}, {})}, read_edges),
           ucx_target("ucx-mirrors", {some_mirrors()}, read_mirrors)};

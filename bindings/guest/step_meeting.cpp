@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 
@@ -15,40 +15,19 @@ namespace {
 
 enum class News : std::uint8_t { came, begun, ended };
 
-WireWriter begin_message(News news, const StepCall& call) {
-  WireWriter out;
-  out.number(news);
-  out.number(call.round);
-  out.number(call.kind);
-  out.number(call.step);
-  return out;
-}
-
-StepCall read_call(WireReader& in) {
+struct Message {
+  News news = News::came;
   StepCall call;
-  call.round = in.number<std::int64_t>();
-  call.kind = in.choice(schedules::StepKind::evaluation);
-  call.step = in.number<std::int64_t>();
-  return call;
-}
+  StepEnd end;  // where the news is that it ended
 
-void write(WireWriter& out, const StepEnd& end) {
-  out.list(end.results, [&](const StageResult& result) { out.list(result, [&](double value) { out.number(value); }); });
-  out.number(static_cast<std::uint8_t>(end.verdict.apply));
-  out.number(end.verdict.grad_scale);
-}
-
-StepEnd read_end(WireReader& in) {
-  StepEnd end;
-  end.results.resize(in.count(sizeof(std::uint32_t)));
-  for (StageResult& result : end.results) {
-    result.resize(in.count(sizeof(double)));
-    for (double& value : result) value = in.number<double>();
+  static void wire_fields(auto& wire, auto& message) {
+    wire.choice(message.news, News::ended);
+    wire(message.call.round);
+    wire.choice(message.call.kind, schedules::StepKind::evaluation);
+    wire(message.call.step);
+    if (message.news == News::ended) wire(message.end.results, message.end.verdict.apply, message.end.verdict.grad_scale);
   }
-  end.verdict.apply = in.number<std::uint8_t>() != 0;
-  end.verdict.grad_scale = in.number<double>();
-  return end;
-}
+};
 
 }  // namespace
 
@@ -80,15 +59,11 @@ std::vector<int> StepMeeting::missing(const StepCall& call) const {
   return processes;
 }
 
-void StepMeeting::begin(const StepCall& call) { send_to_others(begin_message(News::begun, call).data()); }
+void StepMeeting::begin(const StepCall& call) { send_to_others(to_bytes(Message{News::begun, call, {}})); }
 
-void StepMeeting::end(const StepCall& call, const StepEnd& end) {
-  WireWriter out = begin_message(News::ended, call);
-  write(out, end);
-  send_to_others(out.data());
-}
+void StepMeeting::end(const StepCall& call, const StepEnd& end) { send_to_others(to_bytes(Message{News::ended, call, end})); }
 
-void StepMeeting::come(const StepCall& call) { control_->send(0, Channel::run, begin_message(News::came, call).data()); }
+void StepMeeting::come(const StepCall& call) { control_->send(0, Channel::run, to_bytes(Message{News::came, call, {}})); }
 
 bool StepMeeting::begun(const StepCall& call) const {
   const std::lock_guard lock(mutex_);
@@ -103,12 +78,7 @@ std::optional<StepEnd> StepMeeting::ended(const StepCall& call) const {
 
 // Runs on the control plane's thread, which reports exceptions.
 void StepMeeting::received(int from, std::span<const std::byte> message) {
-  WireReader in(message);
-  const News news = in.choice(News::ended);
-  const StepCall call = read_call(in);
-  StepEnd end;
-  if (news == News::ended) end = read_end(in);
-  in.end();
+  auto [news, call, end] = read_message<Message>(message);
   if ((news == News::came) != (control_->process() == 0) || (news != News::came && from != 0))
     WireReader::refuse("a message about a step that it must not send");
   {

@@ -8,25 +8,6 @@
 
 namespace pipetrain::control {
 
-Bytes to_bytes(const ExchangePart& part) {
-  WireWriter writer;
-  writer.number(part.number);
-  writer.text(part.key);
-  writer.bytes(part.bytes);
-  return std::move(writer).data();
-}
-
-ExchangePart read_exchange_part(std::span<const std::byte> payload) {
-  WireReader reader(payload);
-  ExchangePart part;
-  part.number = reader.number<std::uint32_t>();
-  part.key = reader.text();
-  const auto bytes = reader.bytes();
-  part.bytes.assign(bytes.begin(), bytes.end());
-  reader.end();
-  return part;
-}
-
 std::uint32_t ExchangeBoard::begin() {
   const std::lock_guard lock(mutex_);
   parts_[begun_].resize(gone_.size());

@@ -7,11 +7,11 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "comm/control_plane.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain::control {
 
@@ -20,10 +20,9 @@ struct ExchangePart {
   std::uint32_t number = 0;  // of the exchange, counted from 0
   std::string key;
   Bytes bytes;
-};
 
-Bytes to_bytes(const ExchangePart& part);
-ExchangePart read_exchange_part(std::span<const std::byte> payload);
+  static void wire_fields(auto& wire, auto& part) { wire(part.number, part.key, part.bytes); }
+};
 
 // Thread-safe.
 class ExchangeBoard {

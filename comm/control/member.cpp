@@ -114,7 +114,7 @@ void Member::on_frame(Connection& connection, Frame&& frame) {
 
 void Member::frame_in_greeting(Connection& connection, const Frame& frame) {
   if (frame.kind == FrameKind::refused) {
-    const Error refusal = to_error(read_refusal(frame.payload));
+    const Error refusal = to_error(read_message<Refusal>(frame.payload));
     // Not this process's fault: the run there is ending, and the intended one may follow.
     if (refusal.kind() == ErrorKind::peer_lost) return retry(refusal.what());
     const bool taken = refusal.kind() == ErrorKind::unavailable;
@@ -128,16 +128,16 @@ void Member::frame_in_greeting(Connection& connection, const Frame& frame) {
 }
 
 void Member::frame_in_waiting(Connection& connection, const Frame& frame) {
-  if (frame.kind == FrameKind::refused) return fail(to_error(read_refusal(frame.payload)));
+  if (frame.kind == FrameKind::refused) return fail(to_error(read_message<Refusal>(frame.payload)));
   if (frame.kind == FrameKind::ping) {
     WireWriter writer;
     writer.number(static_cast<std::int64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count()));
     return connection.send({.kind = FrameKind::pong, .payload = std::move(writer).data()});
   }
   if (frame.kind == FrameKind::lost)
-    throw Error(ErrorKind::peer_lost, "it counts this process as lost: " + read_loss(frame.payload).why);
+    throw Error(ErrorKind::peer_lost, "it counts this process as lost: " + read_message<Loss>(frame.payload).why);
   if (frame.kind != FrameKind::welcome) throw Error(ErrorKind::peer_lost, "it sent a message before the run began");
-  auto all = read_processes(frame.payload);
+  auto all = read_message<std::vector<ProcessInfo>>(frame.payload);
   const bool counted_anew = rendezvous_.gathering.has_value();
   if (counted_anew ? std::ssize(all) > rendezvous_.processes : std::ssize(all) != rendezvous_.processes)
     throw Error(ErrorKind::peer_lost, "it sent another number of processes");
@@ -158,7 +158,7 @@ void Member::frame_in_run(Connection& connection, Frame&& frame) {
     return connection.finish([] {});
   }
   if (frame.kind != FrameKind::lost) throw Error(ErrorKind::peer_lost, "it sent a message that it must not send");
-  const Loss loss = read_loss(frame.payload);
+  const Loss loss = read_message<Loss>(frame.payload);
   if (loss.process <= 0 || loss.process >= rendezvous_.processes)
     throw Error(ErrorKind::peer_lost, "it lost a process that does not exist");
   if (loss.process == rendezvous_.process) {

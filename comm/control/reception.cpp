@@ -52,7 +52,7 @@ void Reception::on_frame(Connection& connection, Frame&& frame) {
   if (frame.kind != FrameKind::hello) return connection.close();
   Hello hello;
   try {
-    hello = read_hello(frame.payload);
+    hello = read_message<Hello>(frame.payload);
   } catch (const Error&) {
     strangers_.erase(stranger);
     return connection.close();

@@ -149,7 +149,7 @@ void StarControlPlane::received(Frame&& frame) {
   if (is_gone(frame.from) || leaving_) return;
   try {
     if (frame.kind == FrameKind::message) return put(frame.channel, {frame.from, std::move(frame.payload)});
-    board_->put(frame.from, read_exchange_part(frame.payload));
+    board_->put(frame.from, read_message<ExchangePart>(frame.payload));
   } catch (const Error& error) {
     distrust(frame.from, error.what());
   }

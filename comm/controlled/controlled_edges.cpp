@@ -7,6 +7,9 @@
 namespace pipetrain {
 namespace {
 
+// A process's introduction, and the descriptions of the edges that it receives from.
+using Offers = std::pair<Bytes, std::vector<EdgeOffer>>;
+
 void check_delivered_lanes(const Delivery& delivery, const Slot& slot) {
   if (delivery.lanes.size() != slot.lanes.size()) WireReader::refuse("another number of lanes than the slot");
   for (std::size_t i = 0; i < slot.lanes.size(); ++i) {
@@ -38,29 +41,21 @@ std::set<int> ControlledEdges::neighbours() const {
 }
 
 Bytes ControlledEdges::offers(const Bytes& introduction, const std::function<Bytes(const EdgeReceiver&)>& extra) const {
-  WireWriter mine;
-  mine.bytes(introduction);
-  mine.list(receivers, [&](const auto& entry) {
-    EdgeOffer described = describe(entry.second);
-    described.extra = extra(entry.second);
-    write(mine, described);
-  });
-  return std::move(mine).data();
+  Offers mine{introduction, {}};
+  for (const auto& [id, receiver] : receivers) mine.second.emplace_back(describe(receiver)).extra = extra(receiver);
+  return to_bytes(mine);
 }
 
 void ControlledEdges::take_offers(const std::vector<Bytes>& all, const ControlPlane& control) {
   for (std::size_t process = 0; process < all.size(); ++process) {
-    WireReader in(all[process]);
-    const auto introduction = in.bytes();
-    introductions.emplace_back(introduction.begin(), introduction.end());
-    for (std::size_t left = in.count(16); left > 0; --left) {
-      EdgeOffer offered = read_edge_offer(in);
+    auto [introduction, offers] = read_message<Offers>(all[process]);
+    introductions.push_back(std::move(introduction));
+    for (EdgeOffer& offered : offers) {
       const auto sender = senders.find(offered.edge);
       if (sender == senders.end() || sender->second.edge.to != static_cast<int>(process)) continue;
       if (offered.from != control.process()) WireReader::refuse("an edge from another process");
       sender->second.offer = std::move(offered);
     }
-    in.end();
   }
   for (const auto& [id, sender] : senders) {
     const std::string name = "edge " + std::to_string(id);

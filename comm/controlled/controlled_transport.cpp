@@ -102,13 +102,13 @@ WireWriter ControlledTransport::begin_edge_message(MessageKind kind) const {
 
 void ControlledTransport::announce(const Sender& sender, const Delivery& delivery) {
   WireWriter message = begin_edge_message(MessageKind::delivery);
-  write(message, delivery);
+  write_message(message, delivery);
   send_to(sender.edge.to, std::move(message));
 }
 
 void ControlledTransport::announce_posted(const EdgeReceiver& receiver, int slot) {
   WireWriter message = begin_edge_message(MessageKind::posted);
-  write(message, SlotCredit{receiver.edge, slot, {}});
+  write_message(message, SlotCredit{receiver.edge, slot, {}});
   send_to(receiver.from, std::move(message));
 }
 
@@ -121,7 +121,7 @@ void ControlledTransport::give_credit(EdgeId edge, int slot) {
 
 void ControlledTransport::announce(const EdgeReceiver& receiver, const SlotCredit& credit) {
   WireWriter message = begin_edge_message(MessageKind::credit);
-  write(message, credit);
+  write_message(message, credit);
   send_to(receiver.from, std::move(message));
 }
 
@@ -142,13 +142,13 @@ void ControlledTransport::handle(int from, std::span<const std::byte> message) {
 }
 
 void ControlledTransport::handle_delivery(int from, WireReader& in) {
-  const Delivery delivery = read_delivery(in);
+  const Delivery delivery = read_message<Delivery>(in);
   in.end();
   if (const auto open = edges()) land(open, open->accept(delivery, from), delivery);
 }
 
 void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
-  const SlotCredit credit = read_slot_credit(in);
+  const SlotCredit credit = read_message<SlotCredit>(in);
   in.end();
   const auto open = posted ? mirroring_.load() : edges();  // deliveries from before the edges were closed are sent
   if (!open) return;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain::control {
 
@@ -18,14 +18,13 @@ struct Call {
   std::string host;
   std::uint16_t port = 0;
   std::string job;  // Rendezvous::job of the members
+
+  static void wire_fields(auto& wire, auto& call) { wire(call.number, call.leader, call.host, call.port, call.job); }
 };
 
-Bytes to_bytes(const Call& call);
 Call read_call(std::span<const std::byte> payload);
 
 // Values by name, which must be equal in all processes.
 using JobContents = std::vector<std::pair<std::string, std::string>>;
-Bytes contents_to_bytes(const JobContents& contents);
-JobContents read_contents(std::span<const std::byte> payload);
 
 }  // namespace pipetrain::control

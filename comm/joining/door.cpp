@@ -101,7 +101,7 @@ void Door::Hall::on_frame(Connection& connection, Frame&& frame) {
   if (newcomer == newcomers_.end()) return;
   if (frame.kind != FrameKind::ready || newcomer->ready)
     throw Error(ErrorKind::peer_lost, "it sent a message that no newcomer may send");
-  const auto refusal = refusal_of_values(read_contents(frame.payload), contents_);
+  const auto refusal = refusal_of_values(read_message<JobContents>(frame.payload), contents_);
   newcomer->ready = !refusal;
   if (!refusal) return;
   const auto kept = newcomer->connection;

@@ -69,7 +69,7 @@ Frame Newcomer::receive(FrameKind wanted) {
   const auto end = std::chrono::steady_clock::now() + rendezvous_.timeout;
   for (;;) {
     if (auto frame = reader_.next()) {
-      if (frame->kind == FrameKind::refused) throw to_error(read_refusal(frame->payload));
+      if (frame->kind == FrameKind::refused) throw to_error(read_message<Refusal>(frame->payload));
       if (frame->kind != wanted) fail("it sent a message that a newcomer does not expect");
       return std::move(*frame);
     }
@@ -86,7 +86,7 @@ Frame Newcomer::receive(FrameKind wanted) {
 }
 
 Call Newcomer::wait_for_call(const JobContents& contents) {
-  send({.kind = FrameKind::ready, .payload = contents_to_bytes(contents)});
+  send({.kind = FrameKind::ready, .payload = to_bytes(contents)});
   return read_call(receive(FrameKind::called).payload);
 }
 

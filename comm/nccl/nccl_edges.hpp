@@ -1,4 +1,4 @@
-// The transport over NCCL: nccl_transport.cpp sets its edges up, nccl_transfers.cpp moves data in steps. NCCL builds only.
+// The transport over NCCL: nccl_edge_ends.cpp sets its edges up, nccl_transfers.cpp moves data in steps. NCCL builds only.
 #pragma once
 
 #include <atomic>
@@ -9,17 +9,15 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/controlled/controlled_transport.hpp"
 #include "comm/cuda/gpu_groups.hpp"
 #include "comm/cuda/ipc_group.hpp"
 #include "comm/nccl/nccl_comms.hpp"
+#include "comm/nccl/nccl_edge_ends.hpp"
 #include "comm/nccl/nccl_groups.hpp"
-#include "comm/nccl/nccl_lane.hpp"
 #include "comm/nccl/nccl_loopback.hpp"
-#include "comm/nccl/nccl_memory.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "comm/task_thread.hpp"
 
@@ -30,10 +28,9 @@ class NcclTransport final : public ControlledTransport {
   NcclTransport(ControlPlane& control, const Mesh& mesh, NcclWay way)
       : ControlledTransport(control, mesh),
         loopback_(control),
-        way_(way),
-        no_puts_(why_none(way, mesh)),
         groups_(control, mesh, comms_, sender_of(GroupKind::nccl)),
         tensor_groups_(mesh, control.process(), sender_of(GroupKind::ipc)),
+        ends_(control, mesh, comms_, way),
         thread_([this] { watch(); }, watch_interval) {
     listen();
   }
@@ -47,64 +44,41 @@ class NcclTransport final : public ControlledTransport {
   }
   std::size_t group_memory(int ranks) const override { return nccl_group_memory(ranks); }
   Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) override {
-    return no_puts_.empty() ? memory_.allocate(device, bytes, what) : device.allocate(bytes, what);
+    return ends_.slot_memory(device, bytes, what);
   }
-  std::string description() const override;
+  std::string description() const override { return ends_.description(); }
   // The mirrors are this process's own memory.
   LinkKind link(int, int) const override { return LinkKind::same_memory; }
 
  private:
-  // One end of an edge.
-  struct End {
-    std::vector<std::unique_ptr<NcclLane>> lanes;
-    bool puts = false;
-    std::atomic<int> under_way{0};  // puts that the consumer has not been told of
-  };
   enum class GroupKind : std::uint8_t { nccl, ipc };  // the receiver of a message about groups
 
   NcclLoopback loopback_;  // before any use of NCCL
-  NcclWay way_;
-  std::string no_puts_;  // why this process cannot put and nobody can put into its slots; empty: puts work
-  NcclMemory memory_;
   NcclComms comms_;
   NcclGroups groups_;
-  IpcGroups tensor_groups_;                         // each on one host, where its kernels reach the others' memory
-  std::map<int, std::unique_ptr<Device>> devices_;  // for the streams of receiving ends, by number
-  std::map<EdgeId, End> ends_;                      // fixed while edges are open
-  // For edges that this process receives from: whether their slots can be windows, and the lanes' names.
-  std::map<EdgeId, Bytes> offers_;
-  std::vector<Buffer> mirror_memory_;
-  std::atomic<int> unsent_{0};                // delivered mirrors that have not been sent
-  std::atomic<bool> closing_{false};          // transfers that still wait are dropped
-  std::atomic<int> putting_{0}, sending_{0};  // edges of the last open_edges() that use puts, and sends
-  TaskThread thread_;                         // runs all transfers of edges; the last member, because it uses the others
+  IpcGroups tensor_groups_;  // each on one host, where its kernels reach the others' memory
+  NcclEdgeEnds ends_;
+  std::atomic<int> unsent_{0};        // delivered mirrors that have not been sent
+  std::atomic<bool> closing_{false};  // transfers that still wait are dropped
+  TaskThread thread_;                 // runs all transfers of edges; the last member, because it uses the others
 
   static constexpr std::chrono::milliseconds watch_interval{100};
-  static std::string why_none(NcclWay way, const Mesh& mesh);
   bool over() const { return aborted() || closing_; }
   void watch();
 
   // --- Set-up -------------------------------------------------------------------------------------------------------------
 
-  Bytes introduce(const Edges&) override;
-  Bytes offer(const EdgeReceiver& receiver) override;
+  Bytes introduce(const Edges&) override { return ends_.introduce(); }
+  Bytes offer(const EdgeReceiver& receiver) override { return ends_.offer(receiver); }
   void connect(Edges& edges) override;
-  void connect_receiver(const EdgeReceiver& receiver);
-  void connect_sender(Sender& sender);
-  std::string why_not_put(const Edges& edges, EdgeId id) const;
-  void choose_way(const Edges& edges, EdgeId id, End& end);
-  void mirror(Sender& sender);
-  void rehearse(const Edges& edges);
   void disconnect(Edges& edges) noexcept override;
-  void disconnected() noexcept override;
-  Device& device_of(const Lane& lane);
+  void disconnected() noexcept override { ends_.clear(); }
 
   // --- In steps -----------------------------------------------------------------------------------------------------------
 
   void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) override;
   void put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
   void announce_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
-  bool transfer(End& end, const Slot& slot, int number);
   void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) override;
   void take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery);
   void give(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, SlotCredit credit) override;

@@ -16,10 +16,8 @@ bool all_reached(const Slot& slot, std::shared_ptr<Event> Lane::*event) {
                      [&](const Lane& lane) { return !(lane.*event) || (lane.*event)->query(); });
 }
 
-}  // namespace
-
 // Enqueues this end of a transfer of all lanes. Returns false where one cannot be enqueued.
-bool NcclTransport::transfer(End& end, const Slot& slot, int number) {
+bool transfer(NcclEnd& end, const Slot& slot, int number) {
   bool enqueued = true;
   for (std::size_t i = 0; i < end.lanes.size(); ++i) {
     end.lanes[i]->transfer(slot.lanes[i], number);
@@ -27,6 +25,8 @@ bool NcclTransport::transfer(End& end, const Slot& slot, int number) {
   }
   return enqueued;
 }
+
+}  // namespace
 
 // The message leaves once the data is ready, so that neither end's kernel holds multiprocessors while it waits for the
 // other GPU.
@@ -43,7 +43,7 @@ void NcclTransport::send(const std::shared_ptr<Edges>& edges, Sender& sender, De
 
 // The slot is free, and copy engines wait for the data: the put is enqueued at once.
 void NcclTransport::put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery) {
-  End& end = ends_.at(sender.edge.edge);
+  NcclEnd& end = ends_.at(sender.edge.edge);
   thread_.add_when(
       sender.edge.edge, [this, &end] { return over() || end.under_way < NcclPutSignal::most_under_way; },
       [this, edges, &sender, &end, delivery] {

@@ -16,84 +16,66 @@ struct LaneDescription {
   std::uint64_t capacity = 0;
   DType dtype = DType::f32;
   Shape shape;
+
+  static void wire_fields(auto& wire, auto& lane) {
+    wire(lane.capacity);
+    wire.choice(lane.dtype, DType::i32);
+    wire(lane.shape);
+  }
 };
 
-// A process's description of one of its ends.
-struct EndDescription {
-  int other = 0;                      // the process at the other end
-  std::uint32_t slots = 0;            // of a receiver
-  std::size_t lanes = 0;              // of a sender: number of lanes
-  std::vector<LaneDescription> lane;  // of a receiver
-  // For a receiver whose slots may be mapped: their memory, and the address in it of each lane of each slot.
+// A process's descriptions of its ends. `other` is the process at the other end.
+struct ReceiverDescription {
+  int other = 0;
+  std::uint32_t slots = 0;
+  std::vector<LaneDescription> lanes;
+  // Where the slots may be mapped: their memory, and the address in it of each lane of each slot.
   std::vector<SharedMemoryName> memory;
   std::vector<std::uint64_t> addresses;
+
+  template <class Wire>
+  static void wire_fields(Wire& wire, auto& end) {
+    wire(end.other, end.slots, end.lanes, end.memory, end.addresses);
+    if (Wire::reads && !end.addresses.empty() && end.addresses.size() != std::size_t{end.slots} * end.lanes.size())
+      WireReader::refuse("another number of places than lanes");
+  }
+};
+
+struct SenderDescription {
+  int other = 0;
+  std::uint32_t lanes = 0;  // how many
+
+  static void wire_fields(auto& wire, auto& end) { wire(end.other, end.lanes); }
 };
 
 struct Described {
-  std::map<EdgeId, EndDescription> receivers, senders;
+  std::map<EdgeId, ReceiverDescription> receivers;
+  std::map<EdgeId, SenderDescription> senders;
+
+  static void wire_fields(auto& wire, auto& ends) { wire(ends.receivers, ends.senders); }
 };
 
-void describe_lane(WireWriter& to, const Lane& lane) {
-  to.number(static_cast<std::uint64_t>(lane.capacity));
-  to.number(lane.tensor.dtype);
-  write_shape(to, lane.tensor.shape);
-}
+using MirrorNames = std::vector<std::pair<int, SharedMemoryName>>;  // with the process that receives
 
-// Writes no memory for slots that cannot be shared.
-void describe_memory(WireWriter& to, const EdgeReceiver& end, const NameOfLane& name_of) {
+// Names no memory of slots that cannot be shared.
+ReceiverDescription describe(const EdgeReceiver& end, const NameOfLane& name_of) {
+  ReceiverDescription description;
+  description.other = end.from;
+  description.slots = static_cast<std::uint32_t>(end.slots.size());
+  if (end.slots.empty()) return description;
+  for (const Lane& lane : end.slots.front()->lanes)
+    description.lanes.push_back({lane.capacity, lane.tensor.dtype, lane.tensor.shape});
+  if (!is_shared(end, name_of)) return description;
   std::map<std::uint64_t, SharedMemoryName> names;  // by address
-  std::vector<std::uint64_t> addresses;
-  if (is_shared(end, name_of)) {
-    for (const SlotHandle& slot : end.slots) {
-      for (const Lane& lane : slot->lanes) {
-        const SharedMemoryName name = *name_of(lane);
-        names.emplace(name.address, name);
-        addresses.push_back(reinterpret_cast<std::uintptr_t>(lane.tensor.data));
-      }
+  for (const SlotHandle& slot : end.slots) {
+    for (const Lane& lane : slot->lanes) {
+      const SharedMemoryName name = *name_of(lane);
+      names.emplace(name.address, name);
+      description.addresses.push_back(reinterpret_cast<std::uintptr_t>(lane.tensor.data));
     }
   }
-  to.list(names, [&](const auto& name) { name.second.write(to); });
-  to.list(addresses, [&](std::uint64_t address) { to.number(address); });
-}
-
-void read_memory(WireReader& from, EndDescription& end) {
-  for (std::size_t left = from.count(SharedMemoryName::wire_bytes); left > 0; --left) {
-    end.memory.push_back(SharedMemoryName::read(from));
-  }
-  for (std::size_t left = from.count(sizeof(std::uint64_t)); left > 0; --left) {
-    end.addresses.push_back(from.number<std::uint64_t>());
-  }
-  const std::size_t lanes = std::size_t{end.slots} * end.lane.size();
-  if (!end.addresses.empty() && end.addresses.size() != lanes) WireReader::refuse("another number of places than lanes");
-}
-
-Described read_description(std::span<const std::byte> bytes) {
-  WireReader from(bytes);
-  Described described;
-  for (std::size_t left = from.count(16); left > 0; --left) {
-    const auto edge = from.number<EdgeId>();
-    EndDescription end;
-    end.other = from.number<std::int32_t>();
-    end.slots = from.number<std::uint32_t>();
-    for (std::size_t lanes = from.count(10); lanes > 0; --lanes) {
-      LaneDescription lane;
-      lane.capacity = from.number<std::uint64_t>();
-      lane.dtype = from.choice(DType::i32);
-      lane.shape = read_shape(from);
-      end.lane.push_back(lane);
-    }
-    read_memory(from, end);
-    described.receivers[edge] = std::move(end);
-  }
-  for (std::size_t left = from.count(12); left > 0; --left) {
-    const auto edge = from.number<EdgeId>();
-    EndDescription end;
-    end.other = from.number<std::int32_t>();
-    end.lanes = from.number<std::uint32_t>();
-    described.senders[edge] = end;
-  }
-  from.end();
-  return described;
+  for (const auto& [address, name] : names) description.memory.push_back(name);
+  return description;
 }
 
 [[noreturn]] void refuse_edge(EdgeId edge, const std::string& why) {
@@ -101,7 +83,8 @@ Described read_description(std::span<const std::byte> bytes) {
 }
 
 // Returns the description of the other end of an edge of this process.
-const EndDescription& other_end(const std::map<EdgeId, EndDescription>& ends, EdgeId edge, int process, int self) {
+template <class Description>
+const Description& other_end(const std::map<EdgeId, Description>& ends, EdgeId edge, int process, int self) {
   const auto found = ends.find(edge);
   if (found == ends.end() || found->second.other != self) {
     refuse_edge(edge, "process " + std::to_string(process) + " lacks the other end of an edge for which process " +
@@ -133,35 +116,35 @@ std::byte* mapped_at(const UcxSendingEdge& edge, std::uint64_t address, std::siz
 }
 
 // Makes the slots themselves the mirrors. Returns false, without changes, where they cannot be mapped.
-bool mirror_in_place(UcxSendingEdge& edge, const EndDescription& receiver, std::int64_t pid) {
+bool mirror_in_place(UcxSendingEdge& edge, const ReceiverDescription& receiver, std::int64_t pid) {
   for (const SharedMemoryName& name : receiver.memory) {
     if (auto memory = MappedMemory::open(pid, name, MappedMemory::Access::write)) edge.slots.push_back(std::move(memory));
   }
-  const std::size_t lanes = receiver.lane.size();
+  const std::size_t lanes = receiver.lanes.size();
   std::vector<std::byte*> places;
   for (std::size_t i = 0; i < receiver.addresses.size(); ++i) {
-    places.push_back(mapped_at(edge, receiver.addresses[i], receiver.lane[i % lanes].capacity));
+    places.push_back(mapped_at(edge, receiver.addresses[i], receiver.lanes[i % lanes].capacity));
   }
   if (places.empty() || std::count(places.begin(), places.end(), nullptr) > 0) {
     edge.slots.clear();
     return false;
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
-    edge.mirrors[i / lanes]->lanes.push_back(mirror_lane(*edge.end.devices[i % lanes], receiver.lane[i % lanes], places[i]));
+    edge.mirrors[i / lanes]->lanes.push_back(mirror_lane(*edge.end.devices[i % lanes], receiver.lanes[i % lanes], places[i]));
   }
   return true;
 }
 
 // Makes one buffer per lane, which holds that lane of every mirror.
-void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
-  for (std::size_t i = 0; i < receiver.lane.size(); ++i) {
-    const LaneDescription& description = receiver.lane[i];
+void make_mirrors(UcxSendingEdge& edge, const ReceiverDescription& receiver) {
+  for (std::size_t i = 0; i < receiver.lanes.size(); ++i) {
+    const LaneDescription& description = receiver.lanes[i];
     const std::size_t stride = align_up(description.capacity);
     Device& device = *edge.end.devices[i];
     const std::string what = "what goes to process " + std::to_string(edge.end.to);
     const std::size_t bytes = stride * receiver.slots;
     // Small messages are sent, so nobody maps their mirrors.
-    edge.buffers.push_back(stride > UcxPeers::most_sent
+    edge.buffers.push_back(stride > UcxMessages::most_sent
                                ? allocate_shared(device, bytes, what)
                                : SharedBuffer{device.allocate(bytes, what), std::nullopt, FileDescriptor()});
     for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) {
@@ -172,11 +155,11 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
 }
 
 // pid: of the receiver, where it runs on this machine.
-UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver, std::optional<std::int64_t> pid) {
+UcxSendingEdge make_sending(EdgeSender end, const ReceiverDescription& receiver, std::optional<std::int64_t> pid) {
   check_devices(end);
-  if (receiver.lane.size() != end.devices.size()) {
+  if (receiver.lanes.size() != end.devices.size()) {
     refuse_edge(end.edge,
-                std::to_string(end.devices.size()) + " ranks send, and " + std::to_string(receiver.lane.size()) + " receive");
+                std::to_string(end.devices.size()) + " ranks send, and " + std::to_string(receiver.lanes.size()) + " receive");
   }
   UcxSendingEdge edge;
   edge.end = std::move(end);
@@ -187,7 +170,7 @@ UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver, std:
   return edge;
 }
 
-UcxReceivingEdge make_receiving(EdgeReceiver end, const EndDescription& sender) {
+UcxReceivingEdge make_receiving(EdgeReceiver end, const SenderDescription& sender) {
   const std::size_t lanes = end.slots.empty() ? 0 : end.slots.front()->lanes.size();
   if (sender.lanes != lanes) {
     refuse_edge(end.edge, std::to_string(sender.lanes) + " ranks send, and " + std::to_string(lanes) + " receive");
@@ -222,56 +205,35 @@ bool is_shared(const EdgeReceiver& end, const NameOfLane& name_of) {
 
 Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders,
                      const NameOfLane& name_of) {
-  WireWriter to;
-  to.list(receivers, [&](const EdgeReceiver& end) {
-    to.number(end.edge);
-    to.number(static_cast<std::int32_t>(end.from));
-    to.number(static_cast<std::uint32_t>(end.slots.size()));
-    to.list(end.slots.empty() ? std::vector<Lane>() : end.slots.front()->lanes,
-            [&](const Lane& lane) { describe_lane(to, lane); });
-    describe_memory(to, end, name_of);
-  });
-  to.list(senders, [&](const EdgeSender& end) {
-    to.number(end.edge);
-    to.number(static_cast<std::int32_t>(end.to));
-    to.number(static_cast<std::uint32_t>(end.devices.size()));
-  });
-  return std::move(to).data();
+  Described described;
+  for (const EdgeReceiver& end : receivers) described.receivers[end.edge] = describe(end, name_of);
+  for (const EdgeSender& end : senders)
+    described.senders[end.edge] = {.other = end.to, .lanes = static_cast<std::uint32_t>(end.devices.size())};
+  return to_bytes(described);
 }
 
 Bytes describe_mirrors(const UcxEdgeTable& table) {
-  std::vector<std::pair<std::int32_t, SharedMemoryName>> names;
+  MirrorNames names;
   for (const auto& [id, edge] : table.sending) {
     for (const SharedBuffer& buffer : edge.buffers) {
       if (buffer.name) names.emplace_back(edge.end.to, *buffer.name);
     }
   }
-  WireWriter to;
-  to.list(names, [&](const auto& name) {
-    to.number(name.first);
-    name.second.write(to);
-  });
-  return std::move(to).data();
+  return to_bytes(names);
 }
 
 std::map<int, std::vector<SharedMemoryName>> mirrors_for(int process, const std::vector<Bytes>& described) {
   std::map<int, std::vector<SharedMemoryName>> names;
-  for (std::size_t peer = 0; peer < described.size(); ++peer) {
-    WireReader from(described[peer]);
-    for (std::size_t left = from.count(sizeof(std::int32_t) + SharedMemoryName::wire_bytes); left > 0; --left) {
-      const bool is_ours = from.number<std::int32_t>() == process;
-      const SharedMemoryName name = SharedMemoryName::read(from);
-      if (is_ours) names[static_cast<int>(peer)].push_back(name);
-    }
-    from.end();
-  }
+  for (std::size_t peer = 0; peer < described.size(); ++peer)
+    for (const auto& [receiver, name] : read_message<MirrorNames>(described[peer]))
+      if (receiver == process) names[static_cast<int>(peer)].push_back(name);
   return names;
 }
 
 std::shared_ptr<UcxEdgeTable> make_edge_table(const ControlPlane& control, const std::vector<Bytes>& described,
                                               std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
   std::vector<Described> all;
-  for (const Bytes& bytes : described) all.push_back(read_description(bytes));
+  for (const Bytes& bytes : described) all.push_back(read_message<Described>(bytes));
   const int self = control.process();
   const auto of = [&](int process, EdgeId edge) -> const Described& {
     if (process < 0 || process >= control.processes() || process == self)

@@ -182,14 +182,10 @@ void UcxEdges::send(const std::shared_ptr<UcxEdgeTable>& open, UcxSendingEdge& e
   header.dtype = lane.tensor.dtype;
   header.shape = lane.tensor.data != nullptr ? lane.tensor.shape : Shape{0};
   header.in_place = !edge.slots.empty();
-  WireWriter bytes = peers_.begin_header();
-  header.write(bytes);
   const bool sends = lane.tensor.data != nullptr && !header.in_place;
   const std::size_t size = sends ? lane.tensor.bytes() : 0;
-  UcxPeers::Outgoing outgoing{.message = UcxMessage::data,
-                              .header = std::move(bytes).data(),
-                              .data = sends ? lane.tensor.data : nullptr,
-                              .bytes = size};
+  UcxOutgoing outgoing{
+      .message = UcxMessage::data, .header = peers_.header(header), .data = sends ? lane.tensor.data : nullptr, .bytes = size};
   if (size > 0) outgoing.memory = edge.memory[header.lane]->handle();
   const int to = edge.end.to;
   outgoing.done = [open, to] { --open->moving[to]; };
@@ -249,9 +245,8 @@ void UcxEdges::give_credit(EdgeId id, int slot) {
   const SlotHandle& handle = edge.end.slots.at(static_cast<std::size_t>(slot));
   const auto release = [this, open, &edge, id, slot] {
     edge.states[static_cast<std::size_t>(slot)].held = false;
-    WireWriter header = peers_.begin_header();
-    UcxCreditHeader{open->generation, id, static_cast<std::uint32_t>(slot)}.write(header);
-    peers_.send(edge.end.from, {.message = UcxMessage::credit, .header = std::move(header).data()});
+    const UcxCreditHeader credit{open->generation, id, static_cast<std::uint32_t>(slot)};
+    peers_.send(edge.end.from, {.message = UcxMessage::credit, .header = peers_.header(credit)});
   };
   if (handle->lanes.empty()) return post(open, release);
   const auto left = std::make_shared<std::atomic<std::size_t>>(handle->lanes.size());

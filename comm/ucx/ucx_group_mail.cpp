@@ -27,10 +27,8 @@ void UcxGroupMail::send(Batch& batch, UcxGroupHeader header, const void* data, s
     if (closed_) return finish(batch, false);
     const int to = process(static_cast<int>(header.to));
     ++moving_[to];
-    WireWriter packed = peers_.begin_header();
-    header.write(packed);
     peers_.send(to, {.message = UcxMessage::group_data,
-                     .header = std::move(packed).data(),
+                     .header = peers_.header(header),
                      .data = data,
                      .bytes = bytes,
                      .done = [this, &batch, to] {

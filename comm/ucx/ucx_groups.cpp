@@ -2,12 +2,11 @@
 
 #include <chrono>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "comm/groups.hpp"
+#include "comm/ucx/ucx_header.hpp"
 #include "core/error.hpp"
-#include "core/wire.hpp"
 
 namespace pipetrain {
 namespace {
@@ -16,22 +15,6 @@ namespace {
 constexpr std::size_t most_announcements = 1 << 20;
 // How much later than this process another one may make a group.
 constexpr std::chrono::seconds late_member_limit{60};
-
-struct Announcement {
-  std::uint32_t group = 0;
-  std::int32_t process = -1;
-
-  static std::optional<Announcement> read(std::span<const std::byte> from) noexcept try {
-    WireReader reader(from);
-    Announcement made;
-    made.group = reader.number<std::uint32_t>();
-    made.process = reader.number<std::int32_t>();
-    reader.end();
-    return made;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-};
 
 }  // namespace
 
@@ -53,7 +36,7 @@ UcxGroups::UcxGroups(std::shared_ptr<UcxWorker> worker, std::shared_ptr<UcxPeers
 }
 
 void UcxGroups::take_ready(std::span<const std::byte> header) {
-  const auto announcement = Announcement::read(header);
+  const auto announcement = UcxReadyHeader::read(header);
   if (!announcement || announcement->process < 0 || announcement->process >= control_.processes() ||
       registry_->ready.size() >= most_announcements) {
     return peers_->count_dropped();
@@ -111,10 +94,8 @@ std::shared_ptr<UcxGroupPart> UcxGroups::make_part(const std::vector<int>& ranks
 void UcxGroups::announce(std::uint32_t number, const std::set<int>& processes) {
   worker_->call([&] {
     for (const int process : processes) {
-      WireWriter header = peers_->begin_header();
-      header.number(number);
-      header.number(static_cast<std::int32_t>(control_.process()));
-      peers_->send(process, {.message = UcxMessage::group_ready, .header = std::move(header).data()});
+      peers_->send(process,
+                   {.message = UcxMessage::group_ready, .header = peers_->header(UcxReadyHeader{number, control_.process()})});
     }
   });
   peers_->wait_for(processes,

@@ -10,7 +10,7 @@
 
 #include "core/dtype.hpp"
 #include "core/tensor.hpp"
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 
@@ -32,7 +32,11 @@ struct UcxDataHeader {
   bool in_place = false;  // the sender has written the slot's own memory, and the message has no data
   std::string note{};     // of the slot; with its first lane
 
-  void write(WireWriter& to) const;
+  static void wire_fields(auto& wire, auto& header) {
+    wire(header.generation, header.edge, header.slot, header.filling, header.microbatch, header.lane);
+    wire.choice(header.dtype, DType::i32);
+    wire(header.shape, header.in_place, header.note);
+  }
   // Returns no value for bytes that are no such header.
   static std::optional<UcxDataHeader> read(std::span<const std::byte> from) noexcept;
 };
@@ -42,8 +46,17 @@ struct UcxCreditHeader {
   std::uint32_t edge = 0;
   std::uint32_t slot = 0;
 
-  void write(WireWriter& to) const;
+  static void wire_fields(auto& wire, auto& header) { wire(header.generation, header.edge, header.slot); }
   static std::optional<UcxCreditHeader> read(std::span<const std::byte> from) noexcept;
+};
+
+// A process takes the messages of this group.
+struct UcxReadyHeader {
+  std::uint32_t group = 0;
+  std::int32_t process = -1;
+
+  static void wire_fields(auto& wire, auto& header) { wire(header.group, header.process); }
+  static std::optional<UcxReadyHeader> read(std::span<const std::byte> from) noexcept;
 };
 
 // One member of a group sends another one a piece of a call's data.
@@ -55,12 +68,12 @@ struct UcxGroupHeader {
   std::uint32_t piece = 0;
 
   auto operator<=>(const UcxGroupHeader&) const = default;
-  void write(WireWriter& to_bytes) const;
+  static void wire_fields(auto& wire, auto& header) {
+    wire(header.group, header.from, header.to, header.call);
+    wire.choice(header.phase, Phase::gather);
+    wire(header.piece);
+  }
   static std::optional<UcxGroupHeader> read(std::span<const std::byte> from_bytes) noexcept;
 };
-
-void write_shape(WireWriter& to, const Shape& shape);
-// Throws Error(peer_lost) for an impossible shape.
-Shape read_shape(WireReader& from);
 
 }  // namespace pipetrain

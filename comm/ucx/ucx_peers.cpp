@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "comm/control/network_interfaces.hpp"
-#include "comm/ucx/ucx_connection.hpp"
-#include "comm/ucx/ucx_tcp_admission.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -16,8 +14,6 @@ namespace {
 
 // How long a leaving process waits until all have been told.
 constexpr std::chrono::seconds leave_limit{1};
-// How long UCX may still refer to a closed connection.
-constexpr std::chrono::seconds closed_limit{1};
 
 std::uint64_t random_key() {
   std::uint64_t key = 0;
@@ -30,10 +26,22 @@ std::uint64_t random_key() {
 }  // namespace
 
 UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control, std::chrono::seconds connect_limit)
-    : worker_(worker), control_(control), connect_limit_(connect_limit), probe_(random_key()) {
+    : worker_(worker),
+      control_(control),
+      connect_limit_(connect_limit),
+      probe_(random_key()),
+      presence_(worker, control),
+      fetcher_(worker, control, presence_),
+      connections_(worker, control, presence_),
+      messages_(worker, control, presence_, connections_, fetcher_,
+                [this](UcxMessage message, int process, const UcxOwnContent& content) { receive(message, process, content); }) {
   for (const UcxMessage message : {UcxMessage::hello, UcxMessage::near, UcxMessage::fetched, UcxMessage::leave}) {
     on_message(message, {});
   }
+}
+
+void UcxPeers::on_message(UcxMessage message, UcxMessages::Handler handler) {
+  worker_.call([&] { messages_.on_message(message, std::move(handler)); });
 }
 
 // Two exchanges, because a process that has another one's address greets it at once, and that one must know the key by then.
@@ -41,7 +49,7 @@ void UcxPeers::join() {
   WireWriter key;
   key.number(random_key());
   const auto keys = control_.exchange("ucx key", std::move(key).data());
-  key_ = WireReader(keys.front()).number<std::uint64_t>();
+  messages_.set_key(WireReader(keys.front()).number<std::uint64_t>());
   worker_.call([this] { admission_ = std::make_unique<UcxTcpAdmission>(worker_); });
   WireWriter mine;
   mine.bytes(worker_.address());
@@ -55,152 +63,95 @@ void UcxPeers::join() {
   }
   // With network address translation, process 0 sees the processes at other addresses than their hosts do.
   for (int process = 0; process < control_.processes(); ++process) run_addresses_.insert(control_.info(process).address);
-  worker_.call([this] { admission_->open(run_addresses_, [this] { return may_close_sockets(); }); });
+  worker_.call([this] { admission_->open(run_addresses_, [this] { return connections_.all_connected(); }); });
 }
 
-UcxPeers::~UcxPeers() { leave(); }
+// The sockets stay open until the first connections: before those, another process may try to connect as long as it waits.
+void UcxPeers::connect(const std::set<int>& processes) {
+  worker_.call([&] {
+    admission_->open(run_addresses_, [this] { return connections_.all_connected(); });
+    for (const int process : processes) {
+      if (process != control_.process() && connections_.find(process) == nullptr) greet(process);
+    }
+  });
+}
+
+void UcxPeers::greet(int process) {
+  UcxConnection* const connection = connections_.open(process, addresses_[static_cast<std::size_t>(process)]);
+  if (connection == nullptr) return;
+  messages_.send_own(*connection, UcxMessage::hello, {reinterpret_cast<std::uintptr_t>(&probe_), probe_});
+  const auto early = early_.find(process);
+  if (early == early_.end()) return;
+  take_greeting(*connection, early->second);
+  early_.erase(early);
+}
+
+void UcxPeers::wait_connected(const std::set<int>& processes) {
+  const auto connected = [this](int process) { return presence_.is_connected(process); };
+  for (const int process : processes) {
+    const std::string& address = control_.info(process).address;
+    wait_for({process}, connected, {connect_limit_, "it did not answer" + (address.empty() ? "" : " from " + address)});
+  }
+}
+
+void UcxPeers::receive(UcxMessage message, int process, const UcxOwnContent& content) {
+  UcxConnection* const connection = connections_.find(process);
+  if (connection == nullptr) {
+    const bool is_new = message == UcxMessage::hello ? early_.emplace(process, content).second
+                                                     : message == UcxMessage::leave && presence_.mark_left(process);
+    return is_new ? void() : count_dropped();
+  }
+  switch (message) {
+    case UcxMessage::hello:
+      return take_greeting(*connection, content);
+    case UcxMessage::near:
+      connection->near = true;
+      return;
+    case UcxMessage::fetched:
+      return connection->take_fetched(content.first) ? void() : count_dropped();
+    default:  // leave
+      if (presence_.mark_left(process) && !presence_.leaving()) messages_.send_own(*connection, UcxMessage::leave);
+      notify();
+  }
+}
+
+// Tells the other process when this one can read its memory: only that very process has the value at that address.
+void UcxPeers::take_greeting(UcxConnection& connection, const UcxOwnContent& greeting) {
+  const int process = connection.process;
+  if (presence_.is_connected(process)) return count_dropped();
+  std::uint64_t read = 0;
+  const CrossMemory there{control_.info(process).pid, greeting.first};
+  if (is_on_this_machine(control_, process) && read_cross_memory(there, &read, sizeof read) && read == greeting.second)
+    messages_.send_own(connection, UcxMessage::near);
+  presence_.mark_connected(process);
+}
 
 void UcxPeers::leave() noexcept {
-  if (leaving_.exchange(true)) return;
+  if (!presence_.leave()) return;
   const auto all_heard = [this] {
-    return std::all_of(peers_.begin(), peers_.end(), [this](const auto& peer) { return left_.count(peer.first) > 0; });
+    const auto& all = connections_.all();
+    return std::all_of(all.begin(), all.end(), [this](const auto& peer) { return presence_.has_left(peer.first); });
   };
   worker_.call([this] {
-    for (auto& [process, connection] : peers_) {
-      if (!connection->failed && left_.count(process) == 0) send_own(*connection, UcxMessage::leave);
+    for (const auto& [process, connection] : connections_.all()) {
+      if (!connection->failed && !presence_.has_left(process)) messages_.send_own(*connection, UcxMessage::leave);
     }
   });
   const auto limit = std::chrono::steady_clock::now() + leave_limit;
   for (bool heard = false; !heard && std::chrono::steady_clock::now() < limit;) {
     worker_.call([&] { heard = all_heard(); });
-    std::unique_lock lock(mutex_);
-    if (!heard) changed_.wait_for(lock, std::chrono::milliseconds(20));
+    if (!heard) presence_.wait_for_news(std::chrono::milliseconds(20));
   }
   worker_.call([this] {
-    for (auto& [process, connection] : std::exchange(peers_, {})) close(std::move(connection));
-    for (const auto& connection : closed_) {
-      if (connection->closing != nullptr) ucp_request_free(std::exchange(connection->closing, nullptr));
-    }
+    connections_.close_all();
     admission_.reset();
-    for (const auto& registration : handlers_) {
-      ucp_am_handler_param_t param{};
-      param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
-      param.id = static_cast<unsigned>(registration->message);
-      (void)ucp_worker_set_am_recv_handler(worker_.handle(), &param);
-    }
-  });
-}
-
-// --- ends of connections ---
-
-void UcxPeers::close(std::unique_ptr<Connection> connection) {
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  connection->failed = true;
-  if (connection->life.get() >= 0) worker_.forget(connection->life.get());
-  connection->life.close();
-  forget_fetches(*connection);
-  void* request = ucp_ep_close_nbx(connection->endpoint, &param);
-  if (UCS_PTR_IS_PTR(request)) connection->closing = request;
-  connection->closed = std::chrono::steady_clock::now();
-  forget_closed();
-  closed_.push_back(std::move(connection));
-}
-
-void UcxPeers::forget_closed() {
-  const auto oldest = std::chrono::steady_clock::now() - closed_limit;
-  std::erase_if(closed_, [oldest](const auto& connection) {
-    if (connection->closed > oldest) return false;
-    if (connection->closing == nullptr) return true;
-    if (ucp_request_check_status(connection->closing) == UCS_INPROGRESS) return false;
-    ucp_request_free(connection->closing);
-    return true;
-  });
-}
-
-// UCX may call this while it uses the endpoint, so that is closed afterwards.
-void UcxPeers::fail(Connection& connection, const std::string& why) {
-  if (std::exchange(connection.failed, true)) return;
-  const int process = connection.process;
-  if (left_.count(process) == 0) lose(process, why);
-  worker_.post([this, process, endpoint = connection.endpoint] { close_broken(process, endpoint); });
-}
-
-void UcxPeers::close_broken(int process, ucp_ep_h endpoint) {
-  const auto peer = peers_.find(process);
-  if (peer == peers_.end() || peer->second->endpoint != endpoint) return;
-  auto gone = std::move(peer->second);
-  peers_.erase(peer);
-  close(std::move(gone));
-}
-
-void UcxPeers::cut(int process) {
-  const auto peer = peers_.find(process);
-  if (peer == peers_.end()) return;
-  auto gone = std::move(peer->second);
-  peers_.erase(peer);
-  left_.insert(process);
-  close(std::move(gone));
-}
-
-// --- failures ---
-
-void UcxPeers::lose(int process, const std::string& why) {
-  ControlPlane::OnLost handler;
-  {
-    const std::lock_guard lock(mutex_);
-    lost_.emplace(process, why);
-    ++news_;
-    changed_.notify_all();
-    if (lost_handler_ && !lost_reported_ && !aborted_ && !leaving_) {
-      lost_reported_ = true;
-      handler = lost_handler_;
-    }
-  }
-  if (handler) handler(process, why);
-}
-
-void UcxPeers::on_lost(ControlPlane::OnLost handler) {
-  std::pair<int, std::string> first{-1, {}};
-  {
-    const std::lock_guard lock(mutex_);
-    lost_handler_ = std::move(handler);
-    if (lost_handler_ && !lost_.empty() && !lost_reported_ && !aborted_) {
-      lost_reported_ = true;
-      first = *lost_.begin();
-    }
-  }
-  if (first.first < 0) return;
-  worker_.post([this, first] {
-    ControlPlane::OnLost waiting;
-    {
-      const std::lock_guard lock(mutex_);
-      waiting = lost_handler_;
-    }
-    if (waiting) waiting(first.first, first.second);
+    messages_.remove_handlers();
   });
 }
 
 void UcxPeers::abort(std::exception_ptr cause) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!abort_cause_) abort_cause_ = std::move(cause);
-    aborted_ = true;
-    ++news_;
-    changed_.notify_all();
-  }
-  if (!leaving_) worker_.post([this] { cut_gone(); });
-}
-
-// UCX does not notice that a process is stopped: waits for messages in flight there, or for an answer to leave(), would
-// take their whole limit.
-void UcxPeers::cut_gone() {
-  std::vector<int> gone;
-  for (const auto& [process, connection] : peers_) {
-    if (control_.is_gone(process)) gone.push_back(process);
-  }
-  for (const int process : gone) cut(process);
+  presence_.abort(std::move(cause));
+  if (!presence_.leaving()) worker_.post([this] { connections_.cut_gone(); });
 }
 
 }  // namespace pipetrain

@@ -38,22 +38,6 @@ bool is_it(int file, const SharedMemoryName& name) {
 
 }  // namespace
 
-void SharedMemoryName::write(WireWriter& to) const {
-  to.number(address);
-  to.number(bytes);
-  to.number(file);
-  to.number(secret);
-}
-
-SharedMemoryName SharedMemoryName::read(WireReader& from) {
-  SharedMemoryName name;
-  name.address = from.number<std::uint64_t>();
-  name.bytes = from.number<std::uint64_t>();
-  name.file = from.number<std::int32_t>();
-  name.secret = from.number<std::uint64_t>();
-  return name;
-}
-
 SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::string& what) {
   const std::size_t size = std::max(align_up(bytes), tensor_alignment);
   require_free(device, size, what);

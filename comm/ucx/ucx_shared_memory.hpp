@@ -12,7 +12,7 @@
 #include "comm/ucx/file_descriptor.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 
@@ -23,10 +23,7 @@ struct SharedMemoryName {
   std::int32_t file = -1;    // the owner's file descriptor
   std::uint64_t secret = 0;  // the end of the file, which proves that it is the right one, whatever its number means elsewhere
 
-  void write(WireWriter& to) const;
-  // Throws Error(peer_lost).
-  static SharedMemoryName read(WireReader& from);
-  static constexpr std::size_t wire_bytes = 28;
+  static void wire_fields(auto& wire, auto& name) { wire(name.address, name.bytes, name.file, name.secret); }
 };
 
 struct SharedBuffer {

@@ -63,7 +63,6 @@ class UcxWorker {
   void watch(int descriptor, std::function<void()> readable);
   void forget(int descriptor);
 
-  bool on_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   // On the thread only.
   ucp_worker_h handle() const { return worker_; }
   ucp_context_h context() const { return context_; }

@@ -80,8 +80,9 @@ inline std::optional<AdapterTargets> find_adapter_targets(const ModelConfig& con
     if (parameter.role == roles->in) found.first_column = parameter.split_axis == 1 ? parameter.begin : 0;
     if (parameter.role != matrix || parameter.expert > expert.value_or(parameter.expert)) continue;
     expert = parameter.expert;
-    const bool is_new = module != module_of(parameter.name);
-    module = module_of(parameter.name);
+    const std::string own = adapted_module(config.adapter, parameter.name, matrix);
+    const bool is_new = module != own;
+    module = own;
     modules += is_new ? 1 : 0;
     const std::int64_t rows = parameter.local[0];
     if (const auto adapter = adapter_of(config.adapter, module, block)) {

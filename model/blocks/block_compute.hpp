@@ -60,10 +60,11 @@ struct SliceContext;
 
 // The part of a microbatch's routing that concerns other layers or the whole step.
 struct RouterContext {
-  // [batch, E] i32: how often each sequence has chosen each expert. In a forward the block adds its own layer's choices to
-  // those of earlier layers; in a backward it reads those of all layers.
+  // StageEdge::counts() i32: how often each sequence has chosen each expert. In a forward the block adds its own layer's
+  // choices to those of earlier layers; in a backward it reads those of all layers.
   Tensor counts = {};
-  float sequence_scale = 0;  // the run's loss scale divided by the sequences of the global batch
+  CountedSequences sequences = {};
+  float sequence_scale = 0;  // see BackwardArgs
   Tensor statistics = {};    // see RouteBackwardArgs; of this block
   Tensor bias = {};          // [E] f32: see RouteArgs; of this block
 };
@@ -88,12 +89,14 @@ struct BlockContext {
   const RouterContext* router = nullptr;  // null: nothing is counted, as in generation
   bool base_alone = false;                // ForwardArgs::base_alone
   const SliceContext* slice = nullptr;    // set if shape is a slice's; null if it is a sample's
+  bool isolates_documents = false;        // documents are absent while memory is measured
 
   // Returns the tensor that operations read to count positions.
   const std::optional<Tensor>& position_origins() const { return origins ? origins : documents; }
   // The tokens of each sequence that are among the T tokens.
   SequencePart part() const;
   std::int64_t tokens() const { return shape.tokens(); }
+  std::int64_t tokens_of_all_parts() const { return tokens() * cp.part.size; }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
   // Adds those of the other ranks that share the sequences to `counts`, i32.
   void sum_over_parts(const Tensor& counts) const;

@@ -79,7 +79,8 @@ struct BackwardArgs {
   Tensor output_grad;    // as StageModel::hidden_shape(); unused by the last chunk; must stay valid until B or W
   Tensor input_grad;     // as StageModel::hidden_shape(), written; unused by the first chunk
   float loss_scale = 1;  // last chunk only: the run's loss scale / target tokens of the whole global batch
-  // For models with routed experts: the run's loss scale / sequences of the whole global batch.
+  // For models with routed experts: the run's loss scale / sequences of the whole global batch; isolated documents are
+  // sequences.
   float sequence_scale = 0;
   // [routed blocks of the chunk, E + 3] f64 +=: see RouteBackwardArgs::statistics. Without memory: not wanted.
   Tensor router_statistics = {};

@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "core/tensor.hpp"
-#include "ops/arguments.hpp"
+#include "ops/arguments/experts.hpp"
+#include "ops/fp8_matrix.hpp"
 
 namespace pipetrain {
 

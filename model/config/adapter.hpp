@@ -19,6 +19,11 @@ struct Adapter {
   // Names of modules, or the ends of names: "q_proj" stands for every module whose name ends with ".q_proj". Empty: all
   // matrices of attention and MLP.
   std::vector<std::string> targets = {};
+  // Names, or ends of names, of parameters that hold a matrix of all experts of a layer, as transformers 5 and PEFT's
+  // target_parameters call them: "model.layers.3.mlp.experts.gate_up_proj", or "down_proj". Gate and up of an expert then have
+  // one adapter together. Where there are any, `targets` stands for no expert's matrix, and for no matrix at all if it is
+  // empty.
+  std::vector<std::string> parameters = {};
   std::vector<std::int64_t> layers = {};  // the layers that have adapters, in ascending order; empty: all
   // Each row of W + scale B A is divided by its norm and multiplied by a number that is trained, its magnitude (DoRA: Liu et
   // al. 2024, arXiv 2402.09353). No gradient flows through the norms.
@@ -40,6 +45,9 @@ struct ModuleAdapter {
 
 // True when a name is the module's, or its last part from a dot on.
 bool names_module(std::string_view name, std::string_view module);
+// Returns the name of the parameter that holds an expert's matrix: that of the module "model.layers.3.mlp.experts.7.down_proj"
+// without the expert's number. Returns nothing for a module of no expert.
+std::optional<std::string> parameter_of(std::string_view module);
 // Returns the adapter of a layer's module, such as "model.layers.3.self_attn.q_proj"; nothing if it has none.
 std::optional<ModuleAdapter> adapter_of(const Adapter& adapter, std::string_view module, std::int64_t layer);
 

@@ -1,5 +1,7 @@
 #include "model/config/adapter_roles.hpp"
 
+#include <fmt/format.h>
+
 #include <string_view>
 #include <utility>
 
@@ -46,21 +48,36 @@ std::string module_of(const std::string& weight) {
   return weight.substr(0, weight.size() - end.size());
 }
 
+std::string adapted_module(const Adapter& adapter, const std::string& weight, TensorRole role) {
+  const bool is_of_expert = role == TensorRole::expert_in_weight || role == TensorRole::expert_out_weight;
+  if (adapter.parameters.empty() || !is_of_expert) return module_of(weight);
+  // The name "model.layers.3.block_sparse_moe.experts.7.w1.weight" gives the layer and the number of the expert.
+  constexpr std::string_view infix = ".experts.";
+  const std::size_t at = weight.find(infix), number = at + infix.size();
+  const std::string layer = weight.substr(0, weight.rfind('.', at - 1));
+  const char* const parameter = role == TensorRole::expert_in_weight ? "gate_up_proj" : "down_proj";
+  return fmt::format("{}.mlp.experts.{}.{}", layer, weight.substr(number, weight.find('.', number) - number), parameter);
+}
+
 std::optional<ModuleAdapter> adapter_of(const Adapter& adapter, std::string_view module, const Block& block) {
   if (is_of_layer(block.kind)) return adapter_of(adapter, module, block.layer);
   constexpr std::int64_t no_layer = -1;
   return adapter.targets.empty() ? std::nullopt : adapter_of(adapter, module, no_layer);
 }
 
-std::vector<std::optional<AdaptableModule>> adaptable_modules(const std::vector<TensorSpec>& tensors) {
+std::vector<std::optional<AdaptableModule>> adaptable_modules(const Adapter& adapter, const std::vector<TensorSpec>& tensors) {
   std::vector<std::optional<AdaptableModule>> modules;
   std::optional<AdaptableModule> last;
   for (const TensorSpec& tensor : tensors) {
     std::optional<AdaptableModule> module;
     if (is_adaptable(tensor)) {
-      module = {module_of(tensor.name), tensor.role, 0, tensor.expert};
+      module = {adapted_module(adapter, tensor.name, tensor.role), tensor.role, 0, tensor.expert, tensor.part};
+      const bool continues = last && last->name == module->name;
       if (last && last->matrix == module->matrix && last->expert == module->expert)
-        module->number = last->number + (last->name == module->name ? 0 : 1);
+        module->number = last->number + (continues ? 0 : 1);
+      // Gate and up, which are tensors of their own, are the halves of a module.
+      if (!adapter.parameters.empty() && tensor.role == TensorRole::expert_in_weight)
+        module->part = {.index = continues ? 1 : 0, .count = 2};
       last = module;
     }
     modules.push_back(std::move(module));

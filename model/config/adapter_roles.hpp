@@ -29,6 +29,10 @@ bool is_adaptable(const TensorSpec& tensor);
 // Returns the name of the module whose weight this is: "model.layers.3.self_attn.q_proj".
 std::string module_of(const std::string& weight);
 
+// Returns the name of the module whose adapter the matrix has, which adapter_of() takes. It is module_of(), but of an expert's
+// matrix where parameters have adapters (Adapter::parameters): "model.layers.3.mlp.experts.7.gate_up_proj".
+std::string adapted_module(const Adapter& adapter, const std::string& weight, TensorRole role);
+
 // Returns the adapter of a block's module; nothing if it has none. The head has one only if a target names it.
 std::optional<ModuleAdapter> adapter_of(const Adapter& adapter, std::string_view module, const Block& block);
 
@@ -38,8 +42,9 @@ struct AdaptableModule {
   TensorRole matrix;
   std::size_t number = 0;    // among the modules that are stacked into the matrix, or among the expert's
   std::int64_t expert = -1;  // see TensorSpec
+  TensorPart part = {};      // the tensor's rows of the module's
 };
 // Returns the module of each of the tensors; nothing for those that are not adaptable matrices.
-std::vector<std::optional<AdaptableModule>> adaptable_modules(const std::vector<TensorSpec>& tensors);
+std::vector<std::optional<AdaptableModule>> adaptable_modules(const Adapter& adapter, const std::vector<TensorSpec>& tensors);
 
 }  // namespace pipetrain

@@ -44,21 +44,24 @@ Routing Router::route(const BlockContext& context, const Tensor& normed, Arena& 
 }
 
 void Router::count(const BlockContext& context, const Routing& routing) const {
-  if (context.router != nullptr) context.ops.count_experts({.experts = routing.experts, .counts = context.router->counts});
+  if (context.router != nullptr)
+    context.ops.count_experts(
+        {.experts = routing.experts, .counts = context.router->counts, .sequences = context.router->sequences});
 }
 
 // A layer's own counts do not travel: they follow from its routing.
 std::optional<RouterLosses> Router::losses(const BlockContext& context, const Routing& routing) const {
   if (context.router == nullptr) return {};
   RouterLosses losses{.counts = context.router->counts,
+                      .sequences = context.router->sequences,
                       .layers = routed_layers_,
                       .balance_scale = static_cast<float>(losses_.balance) * context.router->sequence_scale,
                       .z_scale = static_cast<float>(losses_.z) * context.router->sequence_scale};
   if (losses_.by_layer) {
     losses.layers = 1;
-    losses.counts = context.workspace.allocate({context.shape.batch, experts_}, DType::i32);
+    losses.counts = context.workspace.allocate(context.router->counts.shape, DType::i32);
     context.ops.zero(losses.counts);
-    context.ops.count_experts({.experts = routing.experts, .counts = losses.counts});
+    context.ops.count_experts({.experts = routing.experts, .counts = losses.counts, .sequences = losses.sequences});
   }
   return losses;
 }

@@ -32,15 +32,15 @@ TensorSpec first_matrix(const TensorSpec& tensor, const AdaptableModule& module,
           .shared = is_of_expert(tensor) && !divides_inputs};
 }
 
-// The matrix has the rows of the module's, which are spread over ranks alike.
+// The matrix has the rows of the module's, which are spread over ranks alike. A module of several tensors has a part for each.
 TensorSpec second_matrix(const TensorSpec& tensor, const AdaptableModule& module, TensorRole role, std::int64_t rank) {
   const bool divides_outputs = tensor.split == (tensor.transposed ? Split::columns : Split::rows);
   return {.role = role,
           .name = module.name + std::string(adapter_out_end),
-          .shape = {tensor.shape[tensor.transposed ? 1 : 0], rank},
+          .shape = {tensor.shape[tensor.transposed ? 1 : 0] / tensor.part.count * module.part.count, rank},
           .split = divides_outputs ? Split::rows : Split::none,
           .indivisible = tensor.indivisible,
-          .part = tensor.part,
+          .part = module.part,
           .initialisation = Initialisation::zeros,
           .group = ParameterGroup::adapter,
           .expert = tensor.expert,
@@ -60,7 +60,7 @@ TensorSpec magnitude(const TensorSpec& tensor, const AdaptableModule& module, Te
 }  // namespace
 
 void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vector<TensorSpec>& tensors) {
-  const auto modules = adaptable_modules(tensors);
+  const auto modules = adaptable_modules(config.adapter, tensors);
   std::vector<TensorSpec> added;
   // Calls add(tensor, module, roles, rank, is_first) for each tensor of an adapted module; tensors of one role follow each
   // other.
@@ -96,13 +96,16 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
 
 namespace {
 
-std::string targets_text(const ModelConfig& config) { return fmt::format("{}", fmt::join(config.adapter.targets, ",")); }
+std::string targets_text(const ModelConfig& config) {
+  const Adapter& adapter = config.adapter;
+  return fmt::format("{}", fmt::join(adapter.targets.empty() ? adapter.parameters : adapter.targets, ","));
+}
 
 // Calls visit(block, its adaptable modules) for one block of each kind.
 template <class Visit>
 void for_each_kind(const ModelConfig& config, const Visit& visit) {
   for (const BlockCount& counted : block_counts(config))
-    visit(counted.block, adaptable_modules(spec_of(config.family).tensors(config, counted.block)));
+    visit(counted.block, adaptable_modules(config.adapter, spec_of(config.family).tensors(config, counted.block)));
 }
 
 std::optional<ModuleAdapter> adapter_of_module(const ModelConfig& config, const AdaptableModule& module, const Block& block) {
@@ -167,13 +170,37 @@ bool adapts_head(const ModelConfig& config) {
   return adapts(config, [](TensorRole matrix) { return matrix == TensorRole::output_weight; });
 }
 
+namespace {
+
+// Finds a name that no parameter of the experts has, in any layer that may have adapters.
+std::optional<TargetFault> find_parameter_fault(const ModelConfig& config) {
+  const auto is_known = [&](const std::string& parameter) {
+    const auto blocks = blocks_of(config);
+    return std::any_of(blocks.begin(), blocks.end(), [&](const Block& block) {
+      if (block.kind != BlockKind::experts) return false;
+      const std::string experts = fmt::format("model.layers.{}.mlp.experts.", block.layer);
+      return names_module(parameter, experts + "gate_up_proj") || names_module(parameter, experts + "down_proj");
+    });
+  };
+  for (const std::string& parameter : config.adapter.parameters)
+    if (!is_known(parameter))
+      return TargetFault{parameter,
+                         "names no parameter of the model that can have an adapter; name mlp.experts.gate_up_proj or "
+                         "mlp.experts.down_proj of a model with routed experts"};
+  return {};
+}
+
+}  // namespace
+
 std::optional<TargetFault> find_target_fault(const ModelConfig& config) {
   const Adapter& adapter = config.adapter;
   if (!adapter.exists()) return {};
+  if (auto fault = find_parameter_fault(config)) return fault;
   std::set<std::string> names;  // the last parts of the names
   for_each_kind(config, [&](const Block&, const auto& modules) {
     for (const auto& module : modules)
-      if (module) names.insert(module->name.substr(module->name.rfind('.') + 1));
+      if (module && (module->expert < 0 || adapter.parameters.empty()))
+        names.insert(module->name.substr(module->name.rfind('.') + 1));
   });
   for (const std::string& target : adapter.targets) {
     if (names.contains(target.substr(target.rfind('.') + 1))) continue;

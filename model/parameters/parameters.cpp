@@ -164,15 +164,30 @@ std::vector<Block> blocks_of(const ModelConfig& config) {
   return blocks;
 }
 
+namespace {
+
+// True when both of two blocks of one kind, or neither, are among the layers and the parameters that have adapters.
+bool have_like_adapters(const Adapter& adapter, const Block& a, const Block& b) {
+  const auto is_adapted = [&](const Block& block) {
+    return adapter.layers.empty() || std::binary_search(adapter.layers.begin(), adapter.layers.end(), block.layer);
+  };
+  const auto has_parameter = [&](const Block& block, const char* name) {
+    const std::string parameter = fmt::format("model.layers.{}.mlp.experts.{}", block.layer, name);
+    return std::any_of(adapter.parameters.begin(), adapter.parameters.end(),
+                       [&](const std::string& end) { return names_module(end, parameter); });
+  };
+  if (is_adapted(a) != is_adapted(b)) return false;
+  return a.kind != BlockKind::experts || (has_parameter(a, "gate_up_proj") == has_parameter(b, "gate_up_proj") &&
+                                          has_parameter(a, "down_proj") == has_parameter(b, "down_proj"));
+}
+
+}  // namespace
+
 std::vector<BlockCount> block_counts(const ModelConfig& config) {
   std::vector<BlockCount> counts;
-  const std::vector<std::int64_t>& adapted = config.adapter.layers;
-  const auto has_adapters = [&](const Block& block) {
-    return adapted.empty() || std::binary_search(adapted.begin(), adapted.end(), block.layer);
-  };
   for (const Block& block : blocks_of(config)) {
     const auto found = std::find_if(counts.begin(), counts.end(), [&](const BlockCount& one) {
-      return one.block.kind == block.kind && has_adapters(one.block) == has_adapters(block);
+      return one.block.kind == block.kind && have_like_adapters(config.adapter, one.block, block);
     });
     if (found == counts.end())
       counts.push_back({block, 1});

@@ -13,7 +13,7 @@
 #include "model/weights/finite_values.hpp"
 #include "model/weights/fp8_block_tensors.hpp"
 #include "model/weights/hf_tensors.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/tied_head.hpp"
 #include "model/weights/weights.hpp"

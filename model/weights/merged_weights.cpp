@@ -19,12 +19,19 @@ class MergedWeights : public WeightSource {
                 std::shared_ptr<const WeightSource> trained)
       : base_(std::move(base)), trained_(std::move(trained)), has_magnitudes_(config.adapter.magnitudes) {
     for (const Block& block : blocks_of(config)) {
-      for (const TensorSpec& tensor : block_tensors(config, block)) {
+      const auto tensors = block_tensors(config, block);
+      const auto modules = adaptable_modules(config.adapter, tensors);
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const TensorSpec& tensor = tensors[i];
         if (is_of_adapter(tensor.role)) continue;
         Origin& origin = origins_[tensor.name];
         origin.is_trained |= is_trained(tensor.group);
         origin.is_transposed = tensor.transposed;
-        if (is_adaptable(tensor)) origin.adapter = adapter_of(config.adapter, module_of(tensor.name), block);
+        if (!modules[i]) continue;
+        origin.module = modules[i]->name;
+        origin.adapter = adapter_of(config.adapter, origin.module, block);
+        // A tensor that holds several parts has all rows of its module.
+        if (tensor.part.count == 1) origin.part = modules[i]->part;
       }
     }
   }
@@ -41,7 +48,9 @@ class MergedWeights : public WeightSource {
  private:
   struct Origin {
     bool is_trained = false, is_transposed = false;
+    std::string module = {};
     std::optional<ModuleAdapter> adapter = {};
+    TensorPart part = {};  // the tensor's rows of the module's
   };
 
   std::vector<float> load_trained(const std::string& name, const Shape& shape) const {
@@ -58,15 +67,15 @@ class MergedWeights : public WeightSource {
     const bool transposed = origin.is_transposed;
     const std::int64_t outputs = parameter.full[transposed ? 1 : 0], inputs = parameter.full[transposed ? 0 : 1];
     const std::int64_t rank = origin.adapter->rank;
-    const std::string module = module_of(parameter.name);
-    const auto first = load_trained(module + std::string(adapter_in_end), {rank, inputs});
-    const auto second = load_trained(module + std::string(adapter_out_end), {outputs, rank});
+    const auto first = load_trained(origin.module + std::string(adapter_in_end), {rank, inputs});
+    const auto second = load_trained(origin.module + std::string(adapter_out_end), {origin.part.count * outputs, rank});
+    const float* const own = second.data() + origin.part.index * outputs * rank;
     const auto scale = static_cast<float>(origin.adapter->scale);
     std::vector<float> row(static_cast<std::size_t>(inputs));
     for (std::int64_t i = 0; i < outputs; ++i) {
       row.assign(row.size(), 0);
       for (std::int64_t r = 0; r < rank; ++r) {
-        const float factor = second[static_cast<std::size_t>(i * rank + r)];
+        const float factor = own[i * rank + r];
         const float* const from = first.data() + r * inputs;
         for (std::int64_t k = 0; k < inputs; ++k) row[static_cast<std::size_t>(k)] += factor * from[k];
       }
@@ -79,7 +88,7 @@ class MergedWeights : public WeightSource {
   void scale_rows(const Parameter& parameter, const Origin& origin, float* out) const {
     const bool transposed = origin.is_transposed;
     const std::int64_t outputs = parameter.full[transposed ? 1 : 0], inputs = parameter.full[transposed ? 0 : 1];
-    const auto magnitudes = load_trained(module_of(parameter.name) + std::string(magnitude_end), {outputs});
+    const auto magnitudes = load_trained(origin.module + std::string(magnitude_end), {outputs});
     for (std::int64_t i = 0; i < outputs; ++i) {
       const auto element = [&](std::int64_t k) -> float& { return out[transposed ? k * outputs + i : i * inputs + k]; };
       double squares = 0;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -13,9 +15,11 @@
 #include "files/file_io.hpp"
 #include "model/config/adapter_roles.hpp"
 #include "model/families/adapter_tensors.hpp"
+#include "model/families/family.hpp"
 #include "model/parameters/parameter_slice.hpp"
 #include "model/quantisation/quantise.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
+#include "model/weights/peft/peft_parameters.hpp"
 #include "model/weights/safetensors.hpp"
 
 namespace pipetrain {
@@ -103,17 +107,24 @@ class NewAdapterWeights : public WeightSource {
   std::map<std::string, TensorSpec> matrices_;  // by the names of their magnitudes
 };
 
+// True for a tensor of the layer of a further prediction, where the run does not train it.
+bool is_of_untrained_layer(const ModelConfig& config, const std::string& name) {
+  if (config.mtp.layers == 0 || config.mtp.is_trained()) return false;
+  return name.starts_with(peft_name(fmt::format("{}{}.", spec_of(config.family).names.layers, config.layers)));
+}
+
 class PeftWeights : public WeightSource {
  public:
-  PeftWeights(const ModelConfig& config, const fs::path& file) : reader_(file) {
+  PeftWeights(const ModelConfig& config, const fs::path& file) : reader_(file), places_(config) {
     std::set<std::string> known;
     const auto tensors = logical_tensors(config);
     for (const std::size_t i : trained_tensors(config)) {
-      reader_.check(peft_name(tensors[i].name), tensors[i].shape);
-      known.insert(peft_name(tensors[i].name));
+      const PeftPlace* const place = places_.find(tensors[i].name);
+      const std::string name = peft_name(place == nullptr ? tensors[i].name : place->tensor);
+      if (known.insert(name).second) reader_.check(name, place == nullptr ? tensors[i].shape : place->shape);
     }
     for (const auto& [name, entry] : reader_.entries())
-      if (!known.contains(name))
+      if (!known.contains(name) && !is_of_untrained_layer(config, name))
         throw Error(ErrorKind::input,
                     fmt::format("{}: tensor {} is not part of the adapter that {} describes; give the files of "
                                 "one adapter",
@@ -121,14 +132,64 @@ class PeftWeights : public WeightSource {
     reader_.check_coverage();
   }
   void load(const Parameter& parameter, float* out) const override {
+    const PeftPlace* const place = places_.find(parameter.name);
+    const auto values = place == nullptr ? nullptr : tensor_of_all(*place);
     read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
-      reader_.read(peft_name(parameter.name), first, count, to);
+      if (place == nullptr) return reader_.read(peft_name(parameter.name), first, count, to);
+      for (std::int64_t i = 0; i < count; ++i) to[i] = (*values)[static_cast<std::size_t>(place->index_of(first + i))];
     });
   }
 
  private:
+  using Values = std::shared_ptr<const std::vector<float>>;
+
+  // Returns the tensor of all experts. The experts are loaded one after the other, so that the last tensor is kept.
+  Values tensor_of_all(const PeftPlace& place) const {
+    const std::lock_guard lock(mutex_);
+    if (last_name_ == place.tensor) return last_;
+    std::vector<float> values(static_cast<std::size_t>(place.shape.elements()));
+    reader_.read(peft_name(place.tensor), 0, place.shape.elements(), values.data());
+    last_name_ = place.tensor;
+    return last_ = std::make_shared<const std::vector<float>>(std::move(values));
+  }
+
   SafetensorsReader reader_;
+  PeftPlaces places_;
+  mutable std::mutex mutex_;  // of the last tensor of all experts
+  mutable std::string last_name_;
+  mutable Values last_;
 };
+
+// One tensor of the file, which holds one tensor of the model, or one of each expert at these places.
+struct StoredAdapter {
+  NamedShape stored;
+  std::vector<std::pair<std::size_t, const PeftPlace*>> parts;  // the number of the model's tensor, and its place if it has one
+};
+
+// Returns the tensors in the order of PEFT's own files, so that equal adapters are equal files.
+std::vector<StoredAdapter> stored_adapters(const ModelConfig& config, const PeftPlaces& places) {
+  const auto all = logical_tensors(config);
+  std::map<std::string, StoredAdapter> stored;
+  for (const std::size_t i : trained_tensors(config)) {
+    const PeftPlace* const place = places.find(all[i].name);
+    const NamedShape tensor{peft_name(place == nullptr ? all[i].name : place->tensor),
+                            place == nullptr ? all[i].shape : place->shape};
+    stored.try_emplace(tensor.name, StoredAdapter{tensor, {}}).first->second.parts.emplace_back(i, place);
+  }
+  std::vector<StoredAdapter> in_order;
+  for (auto& [name, one] : stored) in_order.push_back(std::move(one));
+  return in_order;
+}
+
+// out = the tensor of the file. fill(i, out) writes tensor i of the model.
+void fill_stored(const StoredAdapter& stored, const std::function<void(std::size_t, float*)>& fill, float* out) {
+  for (const auto& [number, place] : stored.parts) {
+    if (place == nullptr) return fill(number, out);
+    std::vector<float> values(static_cast<std::size_t>(place->one.elements()));
+    fill(number, values.data());
+    for (std::int64_t i = 0; i < place->one.elements(); ++i) out[place->index_of(i)] = values[static_cast<std::size_t>(i)];
+  }
+}
 
 void write_adapter_config(const fs::path& path, const std::string& text) {
   OutputFile file(path);
@@ -162,16 +223,14 @@ std::vector<std::size_t> trained_tensors(const ModelConfig& config) {
 
 void save_peft_folder(const ModelConfig& config, const fs::path& folder, const std::string& base,
                       const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
-  const auto all = logical_tensors(config);
-  std::vector<std::size_t> trained = trained_tensors(config);
-  // The order of PEFT's own files, so that equal adapters are equal files.
-  std::ranges::sort(trained, {}, [&](std::size_t i) { return peft_name(all[i].name); });
+  const PeftPlaces places(config);
+  const std::vector<StoredAdapter> stored = stored_adapters(config, places);
   std::vector<NamedShape> tensors;
-  for (const std::size_t i : trained) tensors.push_back({peft_name(all[i].name), all[i].shape});
+  for (const StoredAdapter& one : stored) tensors.push_back(one.stored);
   save_model_folder(folder, options.companions, [&](const fs::path& path) {
     write_adapter_config(path / peft_config_file, peft_config_text(config, base));
     write_tensors(
-        path / peft_weights_file, tensors, [&](std::size_t i, float* out) { fill(trained[i], out); }, options.type);
+        path / peft_weights_file, tensors, [&](std::size_t i, float* out) { fill_stored(stored[i], fill, out); }, options.type);
   });
 }
 

@@ -20,7 +20,8 @@ std::unique_ptr<WeightSource> adapted_weights(std::shared_ptr<const WeightSource
 std::unique_ptr<WeightSource> new_adapter_weights(const ModelConfig& config, std::shared_ptr<const WeightSource> base,
                                                   std::uint64_t seed);
 // Opens FOLDER/adapter_model.safetensors, which has the trained tensors of a model that with_peft_config() made. Throws
-// Error(input) if one is missing or has another shape, or if the file has others.
+// Error(input) if one is missing or has another shape, or if the file has others; those of a further prediction that the run
+// does not train are left unread.
 std::shared_ptr<const WeightSource> peft_weights(const ModelConfig& config, const std::filesystem::path& folder);
 
 // Returns the trained tensors of the model, as indices in logical_tensors(config).

@@ -13,7 +13,7 @@
 #include "model/weights/companion_files.hpp"
 #include "model/weights/expert_stacks.hpp"
 #include "model/weights/multimodal_parts.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/tied_head.hpp"
 #include "model/weights/weights.hpp"

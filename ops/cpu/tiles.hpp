@@ -25,7 +25,7 @@ void for_row_tiles(CpuStream& stream, std::int64_t rows, std::int64_t cols, cons
   stream.parallel_for(tiles, [&](std::int64_t tile) { work(rows * tile / tiles, rows * (tile + 1) / tiles); });
 }
 
-// The number of rows that hold values: see ops/expert_arguments.hpp. Call it on the stream's thread.
+// The number of rows that hold values: see ops/arguments/experts.hpp. Call it on the stream's thread.
 inline std::int64_t used_rows(const Tensor& used, std::int64_t rows) {
   return used.shape.rank() == 0 ? rows : *used.as<std::int32_t>();
 }

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-#include "ops/arguments.hpp"
+#include "ops/arguments/arenas.hpp"
 
 namespace pipetrain::cuda {
 

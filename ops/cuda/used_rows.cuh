@@ -1,4 +1,4 @@
-// The number of rows that hold values, where only the device knows it: see ops/expert_arguments.hpp. Only for .cu files.
+// The number of rows that hold values, where only the device knows it: see ops/arguments/experts.hpp. Only for .cu files.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -20,6 +20,8 @@ struct RecordedRun {
   int replicas = 1;
   int parts = 1;  // of a stage whose ranks ran in several processes; each part has its own log
   int run_ahead = 2;
+  int membership = 1;           // of the run's processes, counted from 1
+  std::vector<int> process_of;  // by log; empty where one process runs all
 
   int logs() const { return replicas * plan.placement.stages() * parts; }
   // Logs are ordered replica-major, the parts of a stage together.

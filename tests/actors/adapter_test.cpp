@@ -126,7 +126,8 @@ TEST_CASE("adapters with dropout, and of different ranks and scales, train alike
 
 TEST_CASE("adapters of routed experts follow their trajectories, to the bit the same over pp and schedules",
           "[golden][adapters][experts]") {
-  const std::string name = GENERATE("mixtral", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v3_experts");
+  const std::string name = GENERATE("mixtral", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v3_experts",
+                                    "deepseek_v3_mtp", "mixtral_parameters", "qwen3_moe_parameters", "gpt_oss_parameters");
   const Reference reference = golden_adapter_reference(name);
   const auto steps = static_cast<std::int64_t>(reference.loss.size());
   for (const int tp : {1, 2}) {
@@ -145,7 +146,8 @@ TEST_CASE("adapters of routed experts follow their trajectories, to the bit the 
 
 TEST_CASE("adapters of routed experts follow their trajectories where ranks divide batches and states",
           "[golden][adapters][experts]") {
-  const std::string name = GENERATE("mixtral", "qwen2_moe", "deepseek_v3", "deepseek_v3_experts");
+  const std::string name =
+      GENERATE("mixtral", "qwen2_moe", "deepseek_v3", "deepseek_v3_experts", "deepseek_v3_mtp", "mixtral_parameters");
   const Reference reference = golden_adapter_reference(name);
   const auto steps = static_cast<std::int64_t>(reference.loss.size());
   std::vector<Layout> layouts{{2, 1, 2, 1}, {1, 2, 1, 2}, {1, 4, 1, 2}};

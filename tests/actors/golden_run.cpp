@@ -13,7 +13,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "model/weights/full_tensors.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "paths.hpp"
@@ -53,21 +53,19 @@ void apply_layout(const Layout& layout, std::int64_t global_batch, TrainJob& job
   job.numerics.recompute_layers = layout.recompute_layers;
   job.numerics.loss_chunks = layout.loss_chunks;
   job.zero.stage = layout.zero;
-  if (layout.offload) job.offload = {.optimizer = true, .folder = fs::temp_directory_path()};
-  if (layout.activations > 0) {
-    job.offload.activations = true;
-    job.offload.activation_fraction = layout.activations;
-    job.offload.folder = fs::temp_directory_path();
-  }
-  if (layout.parameters || layout.gradients) {
-    job.offload.parameters = layout.parameters;
-    job.offload.gradients = layout.gradients;
-    job.offload.folder = fs::temp_directory_path();
-  }
+  job.offload = offload_of(layout);
   job.zero.prefetch = layout.prefetch;
 }
 
 }  // namespace
+
+Offload offload_of(const Layout& layout) {
+  Offload offload{.optimizer = layout.offload, .parameters = layout.parameters, .gradients = layout.gradients};
+  offload.activations = layout.activations > 0;
+  if (offload.activations) offload.activation_fraction = layout.activations;
+  if (offload.any()) offload.folder = fs::temp_directory_path();
+  return offload;
+}
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};

@@ -35,6 +35,8 @@ struct Layout {
 };
 
 std::string to_string(const Layout& layout);
+// Returns what the layout offloads, to a folder of this test.
+Offload offload_of(const Layout& layout);
 
 // The results that must have equal bits, or be close to the reference.
 struct RunRecord {

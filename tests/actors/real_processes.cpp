@@ -23,11 +23,12 @@ namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
-                     int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
-                     layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                     static_cast<int>(tiny.family), int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp,
+                     layout.tp, layout.dp, layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
-                     layout.ep, tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.spares, tiny.golden);
+                     layout.ep, int{layout.offload}, int{layout.parameters}, int{layout.gradients}, tiny.dropout,
+                     int{tiny.isolated}, int{tiny.elastic}, tiny.spares, int{tiny.post_validation}, tiny.clip, tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -37,7 +38,8 @@ TinyRun from_words(const std::string& words) {
   in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
       tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.layout.ep >>
-      tiny.dropout >> tiny.isolated >> tiny.elastic >> tiny.spares >> tiny.golden;
+      tiny.layout.offload >> tiny.layout.parameters >> tiny.layout.gradients >> tiny.dropout >> tiny.isolated >> tiny.elastic >>
+      tiny.spares >> tiny.post_validation >> tiny.clip >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);
@@ -89,7 +91,8 @@ TEST_CASE("a process of another one's run", "[.follower]") {
     Trainer trainer(std::move(job));
     const char* steps = std::getenv("TEST_STEPS");
     const bool leads = std::string_view(process) == "0" || trainer.follow();
-    while (leads && steps != nullptr && trainer.steps_done() < std::atoi(steps)) trainer.step();
+    while (leads && steps != nullptr && trainer.steps_done() < std::atoi(steps))
+      trainer.step(trainer.steps_done() + 1 < std::atoi(steps));
   } catch (const std::exception& error) {
     cause = error.what();
   }

@@ -74,10 +74,11 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 
 std::string to_string(const TinyRun& tiny) {
   if (!tiny.golden.empty()) return tiny.golden + ", " + to_string(tiny.layout);
-  return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
+  return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}{}",
                      spec_of(tiny.family).name, tiny.tied ? ", tied" : "", precision_name(precisions[tiny.precision]),
                      tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout, tiny.isolated ? ", documents apart" : "",
-                     to_string(tiny.layout), tiny.layout.threads, tiny.from_file ? ", plan from a file" : "");
+                     to_string(tiny.layout), tiny.layout.threads, tiny.from_file ? ", plan from a file" : "",
+                     tiny.post_validation ? ", post-validation" : "");
 }
 
 TrainJob job_of(const TinyRun& tiny) {
@@ -110,6 +111,9 @@ TrainJob job_of(const TinyRun& tiny) {
   job.learning_rate.peak = 1e-2;
   job.stall = stall;
   if (tiny.elastic) job.elastic = Elastic::takeover;
+  job.post_validation = tiny.post_validation;
+  if (tiny.clip > 0) job.clip_norm = tiny.clip;
+  job.offload = offload_of(layout);
   return job;
 }
 
@@ -135,7 +139,7 @@ TinyRun reference_of(TinyRun tiny) {
   layout.recompute = Recompute::none;
   layout.zero = 0;
   layout.offload = layout.parameters = layout.gradients = false;
-  tiny.from_file = false;
+  tiny.from_file = tiny.post_validation = false;
   return tiny;
 }
 

@@ -20,6 +20,8 @@ struct TinyRun {
   std::string golden;      // uses this golden model with its own data, and only the layout of this struct
   bool elastic = false;    // processes that are left take over from lost ones
   int spares = 0;          // processes without ranks, the last ones; of elastic runs over real processes
+  bool post_validation = false;
+  double clip = 0;  // of the gradients' norm; 0: that of every job
   Layout layout;
 };
 

@@ -90,6 +90,56 @@ TEST_CASE("generate puts messages in the template of the tokenizer's files, or s
              Catch::Matchers::StartsWith("--chat: is needed for the \"messages\" of " + rows + ":1"));
 }
 
+TEST_CASE("generate continues rows by the adapters that they name, each as if it were the only one") {
+  const TempFolder folder;
+  const std::string rows = (folder.path() / "rows.jsonl").string();
+  write(rows, R"({"prompt": "The sea", "adapter": "plain"}
+{"prompt": "The sea", "adapter": "dora"}
+{"prompt": "The sea", "adapter": "base"}
+{"prompt": "A river", "adapter": "plain"}
+)");
+  const std::string plain = golden_folders + "adapters/llama3/adapter", dora = golden_folders + "adapters/llama3_dora/adapter";
+  const std::string both = generate_llama + "--adapter plain=" + plain + " --adapter dora=" + dora + " --max-new-tokens 12 ";
+  const auto answers = answer_lines(run(both + "--json --prompts " + rows).out);
+  REQUIRE(answers.size() == 4);
+  CHECK(answers[1]["adapter"] == "dora");
+  const auto alone = [&](const std::string& options) { return run(generate_llama + "--max-new-tokens 12 " + options).out; };
+  const auto text = [&](std::size_t i) { return answers[i]["text"].get<std::string>() + "\n"; };
+  CHECK(text(0) == alone("--prompt 'The sea' --adapter " + plain));
+  CHECK(text(1) == alone("--prompt 'The sea' --adapter it=" + dora));
+  CHECK(text(2) == alone("--prompt 'The sea'"));
+  CHECK(text(3) == alone("--prompt 'A river' --adapter " + plain));
+  CHECK(text(0) != text(1));
+  CHECK(text(0) != text(2));
+  CHECK(run(both + "--json --pp 2 --in-flight 3 --prompts " + rows).out == run(both + "--json --prompts " + rows).out);
+  CHECK(run("launch --nproc 2 " + both + "--json --pp 2 --prompts " + rows).out == run(both + "--json --prompts " + rows).out);
+}
+
+TEST_CASE("generate refuses adapters that have no names, or one name, and prompts that choose none of several") {
+  const TempFolder folder;
+  const std::string rows = (folder.path() / "rows.jsonl").string();
+  const std::string plain = golden_folders + "adapters/llama3/adapter", given = generate_llama + "--prompt x ";
+  const std::string both = "--adapter a=" + plain + " --adapter b=" + plain + " ",
+                    from_rows = generate_llama + "--prompts " + rows;
+  const auto refuses = [](const std::string& arguments, const std::string& part) {
+    CHECK_THAT(refused(arguments), Catch::Matchers::Contains(part));
+  };
+  refuses(given + "--adapter no/such", "--adapter no/such: there is no folder \"no/such\"");
+  refuses(given + "--adapter a=no/such", "there is no folder \"no/such\"");
+  refuses(given + "--adapter " + plain + " --adapter b=" + plain,
+          "several adapters need names, for prompts to choose by; give NAME=");
+  refuses(given + "--adapter a=" + plain + " --adapter a=" + plain, "\"a\" names two adapters; choose another name");
+  refuses(given + "--adapter base=" + plain, "\"base\" names the model without adapters; choose another name");
+  refuses(given + both, "several adapters need prompts that name theirs; give rows {\"prompt\", \"adapter\"}");
+  write(rows, "{\"prompt\": \"y\"}\n");
+  refuses(from_rows + " " + both, rows + ":1: names no adapter; \"adapter\" is one of \"a\", \"b\", or \"base\"");
+  write(rows, "{\"prompt\": \"y\", \"adapter\": \"c\"}\n");
+  refuses(from_rows + " " + both, rows + ":1: no adapter is \"c\"; \"adapter\" is one of");
+  refuses(from_rows, rows + ":1: no adapter is \"c\"; name adapters with --adapter NAME=DIR");
+  write(rows, "{\"prompt\": \"y\", \"adapter\": 3}\n");
+  refuses(from_rows, rows + ":1: \"adapter\" must be there, and be a string");
+}
+
 TEST_CASE("generate draws by seed") {
   const std::string draw = generate_llama + "--prompt x --max-new-tokens 16 --temperature 1.2 --top-k 100 --top-p 0.9 ";
   const Result one = run(draw + "--seed 1");

@@ -1,5 +1,6 @@
 // The fuzzer itself, and a minute of it over every parser. ./dev bench fuzz runs it for any length of time.
 #include "bench/fuzz/fuzzer.hpp"
+#include "bench/fuzz/workers.hpp"
 
 #include <signal.h>
 #include <unistd.h>
@@ -82,6 +83,35 @@ TEST_CASE("the fuzzer finds crashes, other exceptions, several lines, hangs and 
     const Target own{"own", {"{\"a\": 1}"}, {}, nullptr, nullptr};
     CHECK(input_of(own, 1, finding.execution) == finding.input);  // its number gives the same input again
   }
+}
+
+TEST_CASE("processes share the executions of a parser without gaps") {
+  std::uint64_t next = 5;
+  for (int worker = 0; worker < 7; ++worker) {
+    const Share share = share_of(5, {.executions = 31}, worker, 7);
+    CHECK(share.first == next);
+    next += share.limits.executions;
+  }
+  CHECK(next == 5 + 31);
+  CHECK(share_of(0, {.seconds = 1}, 3, 7).first == std::uint64_t{3} << 40);
+}
+
+TEST_CASE("several processes accept as many inputs as one, and none of them fails") {
+  const auto accepted = [](int workers) {
+    const WorkersOutcome outcome =
+        fuzz_over({.parser = "template", .seed = 3, .limits = {.executions = 200}, .workers = workers},
+                  [](const Target&, const Finding&) {});
+    CHECK(outcome.executions == 200);
+    CHECK(outcome.failed == 0);
+    CHECK(outcome.findings == 0);
+    return outcome.accepted;
+  };
+  const std::uint64_t one = accepted(1);
+  CHECK(one > 0);
+  CHECK(accepted(3) == one);
+  CHECK(accepted(300) == one);
+  CHECK(fuzz_over({.parser = "none", .limits = {.executions = 2}, .workers = 2}, [](const Target&, const Finding&) {}).failed ==
+        2);
 }
 
 TEST_CASE("no parser does worse than an error of one line", "[slow]") {

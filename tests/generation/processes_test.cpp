@@ -114,12 +114,12 @@ TEST_CASE("impossible runs of sequences are refused") {
   CHECK_THROWS_AS(sequence_runs(bytes, {3, 8, 9}), Error);
   for (std::size_t size = 0; size < bytes.size(); ++size)
     CHECK_THROWS_AS(sequence_runs(std::span(bytes).first(size), limits), Error);
-  CHECK_THROWS_AS(sequence_runs(to_bytes({{-1, {1}}}), {1, 8, 10}), Error);
-  CHECK_THROWS_AS(sequence_runs(to_bytes({{std::numeric_limits<std::int64_t>::max(), {1}}}), {1, 8, 10}), Error);
-  CHECK_THROWS_AS(sequence_runs(to_bytes({{0, {-1}}}), {1, 8, 10}), Error);
+  CHECK_THROWS_AS(sequence_runs(to_bytes(SequenceRuns{{-1, {1}}}), {1, 8, 10}), Error);
+  CHECK_THROWS_AS(sequence_runs(to_bytes(SequenceRuns{{std::numeric_limits<std::int64_t>::max(), {1}}}), {1, 8, 10}), Error);
+  CHECK_THROWS_AS(sequence_runs(to_bytes(SequenceRuns{{0, {-1}}}), {1, 8, 10}), Error);
   for (const std::int64_t length : {-1, 2, 9})  // of a text that has three positions at least and eight at most
-    CHECK_THROWS_AS(sequence_runs(to_bytes({{2, {1}, length}}), {1, 8, 10}), Error);
-  CHECK_THROWS_AS(sequence_runs(to_bytes({{0, Ids(257, 1)}}), {1, 1000, 10}), Error);
+    CHECK_THROWS_AS(sequence_runs(to_bytes(SequenceRuns{{2, {1}, length}}), {1, 8, 10}), Error);
+  CHECK_THROWS_AS(sequence_runs(to_bytes(SequenceRuns{{0, Ids(257, 1)}}), {1, 1000, 10}), Error);
 }
 
 }  // namespace pipetrain

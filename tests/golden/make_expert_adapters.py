@@ -127,28 +127,19 @@ def check_with_peft(path, adapter, ids, expected):
     return off
 
 
-def make(root, name):
-    base = CASES[name][0]
-    model = load(root / base)
-    torch.manual_seed(73)
-    adapter = Adapter(model, CASES[name])
-    for matrices in adapter.matrices.values():  # as the file has them
-        for m in matrices: m.data = m.data.float().double()
+def train(root, base, model, trained, forward):
+    """The record of some steps that train the tensors `trained`; forward(ids, **more) returns the adapted model's outputs."""
     rows = [json.loads(line)["input_ids"] for line in open(root / base / "train.jsonl")]
     batch = json.loads((root / base / "trajectory.json").read_text())["global_batch"]
     coefficient, choices = getattr(model.config, "router_aux_loss_coef", 0.0), make_experts.Choices(model)
     more = dict(output_router_logits=True) if coefficient > 0 else {}
-    trained = [m for matrices in adapter.matrices.values() for m in matrices]
     optimizer = torch.optim.AdamW(trained, lr=ADAM["lr"], betas=ADAM["betas"], eps=ADAM["eps"], weight_decay=ADAM["weight_decay"])
     made = dict(model=base, source=f"peft {peft.__version__}, transformers {transformers.__version__}, torch {torch.__version__}, "
                 "float64, eager attention", optimizer=ADAM, global_batch=batch, steps=[])
-    adapter.save(root / "adapters" / name / "adapter")
     for step in range(min(STEPS, len(rows) // batch)):
         ids = torch.tensor(rows[step * batch:(step + 1) * batch])
         choices.found.clear()
-        out = torch.func.functional_call(model, adapter.parameters(), kwargs=dict(input_ids=ids[:, :-1], **more))
-        if step == 0 and name not in SHARED:
-            print(name, "PEFT's logits differ by", check_with_peft(root / base, adapter, ids[:, :-1], out.logits.detach()))
+        out = forward(ids[:, :-1], **more)
         loss = F.cross_entropy(out.logits.reshape(-1, out.logits.shape[-1]), ids[:, 1:].reshape(-1))
         aux = router_loss(out, choices, model.config, batch)
         optimizer.zero_grad()
@@ -156,8 +147,34 @@ def make(root, name):
         norm = torch.nn.utils.clip_grad_norm_(trained, ADAM["clip"])
         optimizer.step()
         made["steps"].append(dict(loss=loss.item(), grad_norm=norm.item(), aux_loss=aux.item()))
+    return made
+
+
+def write(root, name, made):
     (root / "adapters" / name / "trajectory.json").write_text(json.dumps(made, indent=1) + "\n")
     print(name, made["steps"][0], made["steps"][-1])
+
+
+def make(root, name):
+    base = CASES[name][0]
+    model = load(root / base)
+    torch.manual_seed(73)
+    adapter = Adapter(model, CASES[name])
+    for matrices in adapter.matrices.values():  # as the file has them
+        for m in matrices: m.data = m.data.float().double()
+    trained = [m for matrices in adapter.matrices.values() for m in matrices]
+    adapter.save(root / "adapters" / name / "adapter")
+    checked = name in SHARED
+
+    def forward(ids, **more):
+        nonlocal checked
+        out = torch.func.functional_call(model, adapter.parameters(), kwargs=dict(input_ids=ids, **more))
+        if not checked:
+            print(name, "PEFT's logits differ by", check_with_peft(root / base, adapter, ids, out.logits.detach()))
+        checked = True
+        return out
+
+    write(root, name, train(root, base, model, trained, forward))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ Values gelu(const Values& x, const Values& bias);
 Values gelu_backward(const Values& dy, const Values& x, const Values& bias);  // for x; its column sums are the bias's
 Values add_bias(Values x, const Values& bias);
 Values column_sums(const Values& x);
-// documents: as in ops/arguments.hpp, here and below; without data if a sequence is one document.
+// documents: as in ops/arguments/positions.hpp, here and below; without data if a sequence is one document.
 Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x,
                      const Values& documents = {});
 struct PositionsShape {

@@ -108,6 +108,43 @@ TEST_CASE("a record that is cut short is refused with its length, or replays up 
   }
 }
 
+TEST_CASE("a record that another process continues has a part for each further membership", "[takeover]") {
+  const TempFolder folder;
+  const std::string whole = flight_record_head(some_head()) + flight_record_step(some_step(1));
+  const std::string torn = flight_record_step(some_step(2));
+  for (std::size_t length = 0; length < torn.size(); ++length)
+    CHECK(whole_steps_end(folder.write("torn.rec", whole + torn.substr(0, length))) == whole.size());
+  CHECK(whole_steps_end(folder.write("whole.rec", some_file())) == some_file().size() - flight_record_end().size());
+  CHECK(whole_steps_end(folder.write("head.rec", flight_record_head(some_head()).substr(0, 30))) == 0);
+  CHECK(whole_steps_end(folder.path() / "none.rec") == 0);
+
+  FlightRecordHead further = some_head();
+  further.run.membership = 3;
+  further.run.process_of = {0, 0, 1, 5};
+  FlightRecordReader reader(folder.write(
+      "run.rec", whole + flight_record_membership(further) + flight_record_step(some_step(1)) + flight_record_end()));
+  CHECK(reader.head().run.membership == 1);
+  REQUIRE(reader.next());
+  CHECK(reader.head().run.membership == 1);
+  REQUIRE(reader.next());
+  CHECK(reader.head().run.membership == 3);
+  CHECK(reader.head().run.process_of == further.run.process_of);
+  CHECK_FALSE(reader.next());
+  CHECK(reader.ended());
+
+  const auto said_of = [&](const FlightRecordHead& head) {
+    return refused(folder.write("wrong.rec", whole + flight_record_membership(head) + flight_record_step(some_step(1))));
+  };
+  CHECK(said_of(further) == "no end");
+  further.run.process_of = {0, 1};
+  CHECK_THAT(said_of(further), Contains("has an impossible membership"));
+  further = some_head();
+  CHECK_THAT(said_of(further), Contains("has an impossible membership"));  // the first one again
+  further.run.membership = 2;
+  further.run.order = Order::ready;
+  CHECK_THAT(said_of(further), Contains("has a membership with another plan"));
+}
+
 TEST_CASE("a run that no reader would take is refused when its record begins") {
   FlightRecordHead head = some_head();
   head.run.replicas = 5000;

@@ -13,13 +13,6 @@ namespace {
 
 constexpr int most_class_lines = 250;
 
-// Classes that are still longer, with the lines that they may have. Lower a number where a class shrinks.
-const std::map<std::string, int>& longer_classes() {
-  static const std::map<std::string, int> table = {
-      {"bench: GpuBench", 461}, {"comm/nccl: NcclTransport", 348}, {"comm/ucx: UcxPeers", 531}};
-  return table;
-}
-
 // Returns the lines of each class and struct at namespace scope. clang-format begins and ends them in the first column.
 std::map<std::string, int> declared_lines(const std::string& code) {
   std::map<std::string, int> lines;
@@ -70,14 +63,8 @@ TEST_CASE("no class is longer than 250 lines over all its files") {
   std::size_t classes = 0;
   for (const auto& [name, count] : lines_of_classes()) {
     ++classes;
-    const auto longer = longer_classes().find(name);
-    const int most = longer == longer_classes().end() ? most_class_lines : longer->second;
-    INFO(name << " has " << count << " lines, more than " << most << "; divide it by its concepts");
-    CHECK(count <= most);
-    if (longer != longer_classes().end()) {
-      INFO(name << " has " << count << " lines; remove its line in longer_classes()");
-      CHECK(count > most_class_lines);
-    }
+    INFO(name << " has " << count << " lines, more than " << most_class_lines << "; divide it by its concepts");
+    CHECK(count <= most_class_lines);
   }
   CHECK(classes > 500);
 }

@@ -18,6 +18,7 @@ void fields(Wire& wire, Of<StepInfo> auto& step) {
   wire.finite(step.tokens);
   wire.finite(step.learning_rate);
   wire.finite(step.loss_scale);
+  wire.finite(step.sequences);
   bool evaluates = step.evaluates();
   wire.flag(evaluates);
   if constexpr (Wire::reads) step.kind = evaluates ? schedules::StepKind::evaluation : schedules::StepKind::training;

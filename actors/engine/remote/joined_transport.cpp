@@ -2,32 +2,12 @@
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "core/error.hpp"
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
-
-Bytes bytes_of(const Values& values) {
-  WireWriter out;
-  out.list(values, [&](const auto& value) {
-    out.text(value.first);
-    out.text(value.second);
-  });
-  return std::move(out).data();
-}
-
-Values values_of(const Bytes& bytes) {
-  WireReader in(bytes);
-  Values values(in.count(2 * sizeof(std::uint32_t)));
-  for (auto& [name, value] : values) {
-    name = in.text();
-    value = in.text();
-  }
-  in.end();
-  return values;
-}
 
 }  // namespace
 
@@ -44,10 +24,10 @@ std::shared_ptr<Transport> join_transport(const std::shared_ptr<ControlPlane>& c
 }
 
 void compare_values(const Values& values, const std::string& advice, EngineChannel& channel) {
-  const auto all = channel.exchange("common values", bytes_of(values));
-  const Values first = values_of(all.front());
+  const auto all = channel.exchange("common values", to_bytes(values));
+  const Values first = read_message<Values>(all.front());
   for (int process = 1; process < channel.processes(); ++process) {
-    const Values other = values_of(all[static_cast<std::size_t>(process)]);
+    const Values other = read_message<Values>(all[static_cast<std::size_t>(process)]);
     for (std::size_t i = 0; i < first.size(); ++i) {
       if (i < other.size() && other[i] == first[i]) continue;
       const std::string place = to_string(channel.control().info(process));

@@ -11,7 +11,7 @@
 #include "files/file_io.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/parameters/parameter_slice.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"

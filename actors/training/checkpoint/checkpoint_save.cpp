@@ -13,7 +13,7 @@
 #include "files/file_io.hpp"
 #include "files/folder_draft.hpp"
 #include "model/weights/companion_files.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 namespace pipetrain {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/tensor_piece.hpp"
@@ -47,34 +47,15 @@ RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, co
   return report;
 }
 
-std::string to_bytes(const std::vector<RankFileReport>& reports) {
-  WireWriter out;
-  out.list(reports, [&](const RankFileReport& report) {
-    out.text(report.name);
-    out.number(report.checksums.bytes);
-    out.number(report.checksums.header);
-    out.list(report.checksums.tensors, [&](const auto& tensor) {
-      out.text(tensor.first);
-      out.number(tensor.second);
-    });
-  });
-  return {reinterpret_cast<const char*>(out.data().data()), out.data().size()};
+std::string text_of(const std::vector<RankFileReport>& reports) {
+  const Bytes bytes = to_bytes(reports);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::vector<RankFileReport> read_reports(const std::string& bytes) {
-  WireReader in(std::as_bytes(std::span(bytes)));
-  std::vector<RankFileReport> reports(in.count(sizeof(std::uint32_t)));
-  for (RankFileReport& report : reports) {
-    report.name = in.text();
+std::vector<RankFileReport> read_reports(const std::string& text) {
+  auto reports = read_message<std::vector<RankFileReport>>(std::as_bytes(std::span(text)));
+  for (const RankFileReport& report : reports)
     if (!is_rank_file(report.name)) WireReader::refuse("a file that no rank writes");
-    report.checksums.bytes = in.number<std::uint64_t>();
-    report.checksums.header = in.number<std::uint64_t>();
-    for (std::size_t left = in.count(sizeof(std::uint32_t)); left > 0; --left) {
-      std::string tensor = in.text();
-      report.checksums.tensors[std::move(tensor)] = in.number<std::uint64_t>();
-    }
-  }
-  in.end();
   return reports;
 }
 

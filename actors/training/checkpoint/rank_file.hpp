@@ -15,6 +15,10 @@ namespace pipetrain {
 struct RankFileReport {
   std::string name;  // of the file
   SafetensorsChecksums checksums;
+
+  static void wire_fields(auto& wire, auto& report) {
+    wire(report.name, report.checksums.bytes, report.checksums.header, report.checksums.tensors);
+  }
 };
 
 // Writes FOLDER/rank-00003.safetensors, which is on disk when this returns. Throws WriteError.
@@ -23,7 +27,7 @@ RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, co
 
 // Encodes reports as one text, in which ranks of other processes send them, and decodes them. Throws Error(peer_lost)
 // for others.
-std::string to_bytes(const std::vector<RankFileReport>& reports);
-std::vector<RankFileReport> read_reports(const std::string& bytes);
+std::string text_of(const std::vector<RankFileReport>& reports);
+std::vector<RankFileReport> read_reports(const std::string& text);
 
 }  // namespace pipetrain

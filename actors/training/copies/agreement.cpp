@@ -72,23 +72,37 @@ void deal_lost(int processes, const Mesh& mesh, const std::vector<std::vector<in
   }
 }
 
+// Returns the ranks that one process must have together.
+std::vector<std::vector<int>> dealt_together(const Mesh& mesh, bool whole_stages) {
+  if (whole_stages) return mesh.groups({Axis::cp, Axis::ep, Axis::tp, Axis::part});
+  std::vector<std::vector<int>> ranks;
+  for (int rank = 0; rank < mesh.size(); ++rank) ranks.push_back({rank});
+  return ranks;
+}
+
 // Moves ranks to processes that have none, until all but the spare processes have some.
-void share_out(int processes, int spares, Agreement& agreement) {
-  auto& process_of = agreement.process_of;
-  const auto ranks_of = [&](int process) { return std::count(process_of.begin(), process_of.end(), process); };
+void share_out(int processes, int spares, const std::vector<std::vector<int>>& together, Agreement& agreement) {
+  const auto process_of = [&](const std::vector<int>& ranks) {
+    return agreement.process_of[static_cast<std::size_t>(ranks.front())];
+  };
+  const auto count_of = [&](int process) {
+    return std::count_if(together.begin(), together.end(), [&](const auto& ranks) { return process_of(ranks) == process; });
+  };
   for (;;) {
     int idle = nobody, most = 0, holders = 0;
     for (int process = processes - 1; process >= 0; --process) {
-      if (ranks_of(process) == 0) idle = process;
-      if (ranks_of(process) >= ranks_of(most)) most = process;
-      holders += ranks_of(process) > 0 ? 1 : 0;
+      if (count_of(process) == 0) idle = process;
+      if (count_of(process) >= count_of(most)) most = process;
+      holders += count_of(process) > 0 ? 1 : 0;
     }
-    if (idle == nobody || holders >= processes - spares || ranks_of(most) < 2) return;
-    auto left = ranks_of(most) / 2;
-    for (int rank = static_cast<int>(process_of.size()) - 1; left > 0; --rank) {
-      if (process_of[static_cast<std::size_t>(rank)] != most) continue;
-      process_of[static_cast<std::size_t>(rank)] = idle;
-      if (std::count(agreement.lost.begin(), agreement.lost.end(), rank) == 0) agreement.moved.push_back(rank);
+    if (idle == nobody || holders >= processes - spares || count_of(most) < 2) return;
+    auto left = count_of(most) / 2;
+    for (auto ranks = together.rbegin(); left > 0; ++ranks) {
+      if (process_of(*ranks) != most) continue;
+      for (const int rank : *ranks) {
+        agreement.process_of[static_cast<std::size_t>(rank)] = idle;
+        if (std::count(agreement.lost.begin(), agreement.lost.end(), rank) == 0) agreement.moved.push_back(rank);
+      }
       --left;
     }
   }
@@ -153,7 +167,7 @@ bool loses_states_with_process(const Mesh& mesh, bool divided) {
   return false;
 }
 
-std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int spares,
+std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, const Dealing& dealing,
                                int* missing) {
   std::vector<std::vector<int>> equals;  // by rank
   for (int rank = 0; rank < mesh.size(); ++rank) equals.push_back(ranks_with_state_of(rank, mesh, divided));
@@ -168,7 +182,7 @@ std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mes
     for (const int rank : processes[static_cast<std::size_t>(process)].runs)
       agreement.process_of[static_cast<std::size_t>(rank)] = process;
   deal_lost(static_cast<int>(processes.size()), mesh, equals, agreement);
-  share_out(static_cast<int>(processes.size()), spares, agreement);
+  share_out(static_cast<int>(processes.size()), dealing.spares, dealt_together(mesh, dealing.whole_stages), agreement);
   if (agreement.from_start) return agreement;
   for (const Holdings& own : processes)
     if (const auto record = own.records.find(*step); record != own.records.end()) agreement.record = record->second;

@@ -50,11 +50,16 @@ struct Agreement {
   Bytes record;                     // of the run's progress after the step; empty where nobody has one
 };
 
+struct Dealing {
+  int spares = 0;             // processes that get ranks of lost processes alone
+  bool whole_stages = false;  // the ranks of a stage must be in one process
+};
+
 // Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
 // with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks.
-// Where processes have no rank, all but `spares` of them then take half of the ranks of the process with most. No value where
+// Where processes have no rank, all but the spare ones then take half of the ranks of the process with most. No value where
 // there is no step after which somebody has every state, though there are copies: `missing` then names a rank without one.
-std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int spares = 0,
-                               int* missing = nullptr);
+std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided,
+                               const Dealing& dealing = {}, int* missing = nullptr);
 
 }  // namespace pipetrain

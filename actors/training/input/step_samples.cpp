@@ -116,15 +116,29 @@ void StepSamples::read(const Microbatch& which, std::int64_t sequence, std::span
   }
 }
 
+std::vector<std::int32_t> StepSamples::document_begins(const Chosen& chosen, std::int64_t sequence) const {
+  std::vector<std::int32_t> documents;
+  if (chosen.sample != Sampler::no_sample) documents = dataset_->documents(chosen.sample);
+  if (documents.empty()) documents.push_back(0);
+  const std::int64_t ids = measure(chosen).ids;
+  if (ids < sequence) documents.push_back(static_cast<std::int32_t>(ids));
+  return documents;
+}
+
+std::int64_t StepSamples::sequences(std::int64_t step) const {
+  const std::vector<Chosen> samples = chosen(step);
+  if (!dataset_->isolates_documents()) return std::ssize(samples);
+  const std::int64_t sequence = size(step).sequence;
+  std::int64_t documents = 0;
+  for (const Chosen& one : samples) documents += std::ssize(document_begins(one, sequence));
+  return documents;
+}
+
 void StepSamples::read_documents(const Microbatch& which, std::int64_t sequence, std::span<std::int32_t> begins) const {
   assert(std::ssize(begins) == batch_.microbatch * sequence);
   std::size_t at = 0;
   for (const std::int64_t index : sampler_.microbatch(which.step - 1, which.replica, which.index)) {
-    std::vector<std::int32_t> documents;
-    if (index != Sampler::no_sample) documents = dataset_->documents(index);
-    if (documents.empty()) documents.push_back(0);
-    const std::int64_t ids = measure(Chosen{index, index}).ids;
-    if (ids < sequence) documents.push_back(static_cast<std::int32_t>(ids));
+    std::vector<std::int32_t> documents = document_begins({index, index}, sequence);
     documents.push_back(static_cast<std::int32_t>(sequence));
     for (std::size_t i = 0; i + 1 < documents.size(); ++i) {
       const auto length = static_cast<std::size_t>(documents[i + 1] - documents[i]);

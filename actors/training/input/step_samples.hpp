@@ -48,6 +48,9 @@ class StepSamples {
     std::int64_t step = 1;
     int replica = 0, index = 0;
   };
+  // Returns the number of the step's samples, or of their documents where the data isolates them; what is padded has one more.
+  std::int64_t sequences(std::int64_t step) const;
+
   // Fills microbatch x sequence ids and labels, sample after sample; a sample is padded with id 0 and labels that do not count.
   void read(const Microbatch& which, std::int64_t sequence, std::span<std::int32_t> ids, std::span<std::int32_t> labels) const;
 
@@ -66,6 +69,8 @@ class StepSamples {
   std::vector<Chosen> chosen(const Microbatch& which) const;
   SampleSize measure(const Chosen& chosen) const;
   void read(const Chosen& chosen, Sample& sample) const;
+  // Returns where the sample's documents begin, that of its padding too.
+  std::vector<std::int32_t> document_begins(const Chosen& chosen, std::int64_t sequence) const;
 
   std::shared_ptr<const Dataset> dataset_;
   BatchShape batch_;

@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 #include "model/families/adapter_tensors.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 namespace pipetrain {
 namespace {

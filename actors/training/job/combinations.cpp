@@ -64,7 +64,6 @@ struct CombinationTable {
       excluded(further_prediction, preferences, "preferences compare whole completions; use loss lm, or leave it out"),
       not_built(further_prediction, isolated_documents,
                 "further predictions that end with their document are not built yet; use pack documents, or leave it out"),
-      not_built(further_prediction, adapters, "adapters beside a further prediction are not built yet; leave it out"),
       {further_prediction, {}, DeviceKind::cuda, "a further prediction is not built for GPUs yet; use the CPU", true},
 
       excluded(preferences, classification, "preferences compare texts, and the model's head gives classes; use loss lm"),
@@ -77,8 +76,16 @@ struct CombinationTable {
       not_built(preferences, fp8, "preferences in fp8 are not built yet; use precision bf16"),
       not_built(preferences, post_validation,
                 "forward passes of preferences run between steps, so no step begins early; turn it off"),
-      not_built(experts, isolated_documents,
-                "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
+      not_built(isolated_experts, slices,
+                "the balancing loss of documents that slices cut is not built yet; use slices 1, or pack documents"),
+      excluded(isolated_experts, expert_capacity,
+               "capacities are of whole samples, and each document is a sequence of its own; use moe-capacity none, or pack "
+               "documents"),
+      {isolated_experts,
+       {},
+       DeviceKind::cuda,
+       "the balancing loss of each document is not built for GPUs yet; use pack documents, or the CPU",
+       true},
       not_built(sigmoid_router, router_z_loss,
                 "the z-loss of routers of sigmoids is not built yet; use moe-z-loss 0, and moe-bias-rate or moe-aux-loss"),
       not_built(sigmoid_router, half_precision,
@@ -176,10 +183,6 @@ struct CombinationTable {
       excluded(post_validation, solver_time,
                "the solver makes orders for one step alone; leave out solver-seconds, or turn it off"),
 
-      not_built(elastic, offload, "copies of offloaded states are not built yet; leave out one of them"),
-      not_built(elastic, post_validation,
-                "a step that begins before the verdict on the one before cannot be repeated yet; turn off one of them"),
-      not_built(elastic, record, "a record of a run that repeats steps is not built yet; leave out one of them"),
       {elastic, {}, DeviceKind::cuda, "takeover is not built for GPUs yet; use the CPU, or leave it out", true},
 
       excluded(solver_bound, offload_activations,

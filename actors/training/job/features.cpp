@@ -111,6 +111,10 @@ struct FeatureTable {
       {further_prediction, "{mtp-loss}", "mtp-loss",
        [](const Run& run) { return asked_if(run.job.config.mtp.is_trained(), fmt::format("{}", run.job.config.mtp.loss)); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
+      {isolated_experts, "routed experts with {pack isolated}", "pack",
+       [](const Run& run) {
+         return asked_if(run.job.config.routed_layers() > 0 && isolates_documents(run.job.dataset), "isolated");
+       }},
       {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",
        [](const Run& run) {

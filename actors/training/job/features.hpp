@@ -34,6 +34,7 @@ enum class Feature {
   sparse_attention,
   further_prediction,
   experts,
+  isolated_experts,
   expert_parallel,
   expert_capacity,
   expert_biases,

@@ -11,7 +11,6 @@
 #include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/parameters/parameters.hpp"
-#include "ops/arguments.hpp"
 #include "schedules/record/recorded_order.hpp"
 
 namespace pipetrain {

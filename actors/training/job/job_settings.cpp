@@ -5,7 +5,7 @@
 #include "actors/training/job/setting_row.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "data/samples/fingerprint.hpp"
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

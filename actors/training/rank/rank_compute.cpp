@@ -75,8 +75,9 @@ void RankCompute::begin_step(const StepInfo& step) {
   const PreferencePass pass = setup_.config.preference ? preference_pass_of(step) : PreferencePass{};
   if (pass.frees_reference) state_.free_reference();
   model_->read_weights(pass.by_reference ? state_.reference() : state_.parameters());
-  if (!pass.by_reference) state_.begin_step(step.kind);
+  // Reading states outside of the device discards what the step has begun to fetch, so the copy comes first.
   if (!step.evaluates()) keep_copy(step.step - 1, step.progress);
+  if (!pass.by_reference) state_.begin_step(step.kind);
   preferences_.begin(pass);
   reports_.begin_step(stream_, step);
   model_->begin_step();
@@ -119,7 +120,7 @@ void RankCompute::run(const Launch& launch) {
     run_compute(launch, output.target);
   } else {
     end_.run(launch.action, step_);
-    if (launch.action.kind == schedules::ActionKind::optimizer) fault_.after_update(step_);
+    if (launch.action.kind == schedules::ActionKind::optimizer) fault_.after_update(end_.ending());
   }
   clock_.end(stream_);
   lanes_.pass_on(launch, output);

@@ -56,9 +56,7 @@ class RankCompute : public ComputeRank {
   // Returns the factor of the logits' gradient: the loss scale divided by the target tokens of the global batch.
   float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
   // The same, divided by the sequences of the global batch.
-  float sequence_scale() const {
-    return static_cast<float>(step_.loss_scale / static_cast<double>(setup_.batch.global_batch()));
-  }
+  float sequence_scale() const { return static_cast<float>(step_.loss_scale / step_.sequences); }
   void open_step(const StepInfo& step);
   // Waits for the inputs and returns where the output goes.
   RankLanes::Output begin_launch(const Launch& launch);

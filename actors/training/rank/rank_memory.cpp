@@ -78,6 +78,7 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .slices = setup.slices,
           .gathers_weights = setup.zero.divides_weights() || setup.offload.parameters,
           .context = {.part = setup.context},
+          .isolates_documents = setup.isolates_documents,
           .experts = {.part = setup.experts}};
 }
 

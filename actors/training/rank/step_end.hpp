@@ -31,10 +31,11 @@ class StepEnd {
   // A forward of the coming step has been launched. If it reads previewed weights, the verdict may take it back.
   void launched_early(const schedules::Action& forward);
   void set_verdict(const Verdict& verdict);
+  const StepInfo& ending() const { return ending_; }  // the step whose N was launched last
 
  private:
   Parts rank_;
-  StepInfo ending_;                       // the step whose N was launched last
+  StepInfo ending_;
   bool previewed_ = false;                // in the running step
   std::vector<schedules::Action> early_;  // forwards that read previewed weights
   Verdict verdict_;

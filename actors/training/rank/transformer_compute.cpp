@@ -137,7 +137,7 @@ std::string TransformerCompute::write(const Saving& saving) {
     if (!snapshot.pieces().empty())
       reports.push_back(write_rank_file(saving.where, rank(index).rank(), rank(index).layout(), snapshot.pieces()));
   }
-  return to_bytes(reports);
+  return text_of(reports);
 }
 
 std::string TransformerCompute::wait_for_copies(const Saving&) {

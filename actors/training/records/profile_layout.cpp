@@ -254,6 +254,34 @@ Profile profile_for(const Profile& measured, const Placement& placement, bool sp
   return Relayout(measured, placement, split, cut).result();
 }
 
+Profile with_recompute(const Profile& measured, Recompute recompute) {
+  const ModelConfig config = measured.measured_model();
+  const Numerics& now = measured.settings.numerics;
+  Numerics next = now;
+  next.recompute = recompute;
+  next.recompute_layers.reset();
+  const Parts parts = measured_parts(measured, config, now);
+  const KindsOfParts kinds = kinds_of(parts, now), next_kinds = kinds_of(parts, next);
+  const Flops flops = flops_of(config, measured.sequence, now), next_flops = flops_of(config, measured.sequence, next);
+  Profile result = measured;
+  result.settings.numerics = next;
+  result.cut = cut_of(parts);
+  const Placement placement = measured.placement();
+  for (std::size_t v = 0; v < parts.size(); ++v) {
+    double input = 0, next_input = 0, weight = 0;
+    for (std::size_t i = 0; i < parts[v].size(); ++i) {
+      input += flops.input_grad[kinds[v][i]];
+      next_input += next_flops.input_grad[next_kinds[v][i]];
+      weight += flops.weight_grad[kinds[v][i]];
+    }
+    const auto at = placement.at(static_cast<int>(v));
+    ChunkProfile& chunk = result.stages[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
+    chunk.input_grad *= next_input / input;
+    chunk.backward *= (next_input + weight) / (input + weight);
+  }
+  return result;
+}
+
 std::array<MeasuredBlock, block_kinds> measured_blocks(const Profile& measured) {
   return Relayout(measured, measured.placement(), true, measured.cut).blocks();
 }

@@ -20,6 +20,10 @@ namespace pipetrain {
 // that suits neither.
 Profile profile_for(const Profile& measured, const schedules::Placement& placement, bool split, const Cut& cut = {});
 
+// Returns the profile that the run would have given in this mode of recomputation, with the same cut: backwards take longer or
+// shorter in proportion to their FLOPs. Throws Error(input) for a profile whose model cannot be read.
+Profile with_recompute(const Profile& measured, Recompute recompute);
+
 // Returns true if the plan computes I and W apart.
 bool splits_backward(const schedules::Plan& plan);
 

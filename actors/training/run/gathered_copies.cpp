@@ -113,11 +113,12 @@ Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies&
     processes.push_back(read_holdings(mine, mesh.size()));
   }
   int lost = 0;
-  const int spares = job.processes ? job.processes->spares : 0;
-  auto agreement = agree(processes, mesh, divides_states(job), spares, &lost);
+  const Dealing dealing{.spares = job.processes ? job.processes->spares : 0,
+                        .whole_stages = job.post_validation || job.layout.order == schedules::Order::ready};
+  auto agreement = agree(processes, mesh, divides_states(job), dealing, &lost);
   if (!agreement && are_of_begin(processes, job.steps_done)) {
     for (Holdings& own : processes) own.copies.clear();
-    agreement = agree(processes, mesh, divides_states(job), spares, &lost);
+    agreement = agree(processes, mesh, divides_states(job), dealing, &lost);
   }
   if (!agreement)
     throw Error(ErrorKind::peer_lost, "the state of rank " + std::to_string(lost) + " (" + to_string(mesh.at(lost)) +

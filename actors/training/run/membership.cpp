@@ -120,6 +120,7 @@ void Membership::build_pipeline() {
   options.replicas = layout_.mesh().shape().dp;
   options.stall = job_.stall;
   options.recorder = job_.recorder;
+  options.membership = setup_.number;
   if (setup_.channel) options.processes = processes();
   pipeline_ = std::make_unique<Pipeline>(
       options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },

@@ -27,6 +27,7 @@ class Membership {
     std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated
     KeptCopies* copies = nullptr;                   // null: no copies are kept
     std::optional<std::int64_t> continued;          // continue from the copies after this step
+    int number = 1;                                 // counted from 1
   };
   // The job and the copies must outlive it. Every process of the run makes it at about the same time. Throws as Trainer does.
   Membership(const TrainJob& job, const Setup& setup);

@@ -77,7 +77,8 @@ bool Memberships::leads() const { return !job_.processes || job_.processes->cont
 
 void Memberships::begin(std::optional<std::int64_t> continued) {
   KeptCopies* const copies = job_.keeps_copies ? &copies_ : nullptr;
-  auto made = std::make_unique<Membership>(job_, Membership::Setup{channel_, training_, evaluation_, copies, continued});
+  auto made =
+      std::make_unique<Membership>(job_, Membership::Setup{channel_, training_, evaluation_, copies, continued, number_});
   {
     const std::lock_guard lock(mutex_);
     membership_ = std::move(made);

@@ -43,7 +43,7 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
   if (!report.has_loss()) return skip_without_labels(report);
   add_loss(results, info, report);
-  add_routing(results, report);
+  add_routing(results, info.sequences, report);
   check_finite(report.loss, "loss", info.step);
   report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
   if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
@@ -73,10 +73,9 @@ void StepVerdicts::add_loss(const std::vector<StageResult>& results, const StepI
   report.preference = tally.report();
 }
 
-void StepVerdicts::add_routing(const std::vector<StageResult>& results, StepReport& report) const {
+void StepVerdicts::add_routing(const std::vector<StageResult>& results, double sequences, StepReport& report) const {
   report.routed = results_.routed_layers(results);
   if (report.routed.empty()) return;
-  const auto sequences = static_cast<double>(job_.batch.global_batch());
   double balance = 0, z = 0;
   for (const RoutedLayer& layer : report.routed) balance += layer.balance, z += layer.z;
   report.aux_loss = balance / sequences;

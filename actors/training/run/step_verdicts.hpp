@@ -31,7 +31,7 @@ class StepVerdicts {
  private:
   Verdict skip_without_labels(StepReport& report) const;
   void add_loss(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) const;
-  void add_routing(const std::vector<StageResult>& results, StepReport& report) const;
+  void add_routing(const std::vector<StageResult>& results, double sequences, StepReport& report) const;
   void lower_loss_scale(const StepInfo& info);
 
   const TrainJob& job_;

@@ -248,8 +248,12 @@ class Trainer::Run {
   StepInfo step_info(std::int64_t step, std::int64_t applied) const {
     // Where no label counts, losses and gradients are 0, so any divisor will do.
     const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
-    StepInfo info{step, layout().plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
-                  verdicts_.loss_scale()};
+    StepInfo info{.step = step,
+                  .microbatches = layout().plan().microbatches,
+                  .tokens = static_cast<double>(tokens),
+                  .learning_rate = job_.learning_rate.at(applied + 1),
+                  .loss_scale = verdicts_.loss_scale(),
+                  .sequences = static_cast<double>(samples_->sequences(step))};
     info.content = biases_.content();
     return info;
   }

@@ -129,6 +129,7 @@ std::vector<double> balance_slopes(const RouterLosses& losses, std::int64_t chos
   for (std::int64_t b = 0; b < batch; ++b) {
     std::int64_t all = 0;
     for (std::int64_t e = 0; e < experts; ++e) all += counts[b * experts + e];
+    if (all == 0) continue;  // no document begins here
     const double tokens = static_cast<double>(all) / static_cast<double>(chosen);
     for (std::int64_t e = 0; e < experts; ++e)
       slopes[static_cast<std::size_t>(b * experts + e)] =
@@ -149,13 +150,31 @@ std::vector<double> tokens_of_sequences(const RouterLosses& losses, std::int64_t
   return tokens;
 }
 
+// Finds the row of counts of each token.
+class CountRows {
+ public:
+  CountRows() = default;
+  CountRows(const CountedSequences& sequences, std::int64_t tokens, std::int64_t rows)
+      : documents_(sequences.documents.data == nullptr ? nullptr : sequences.documents.as<std::int32_t>()),
+        tokens_(documents_ == nullptr ? tokens / rows : tokens / sequences.batch),
+        rows_(rows / sequences.batch) {}
+
+  std::int64_t of(std::int64_t token) const {
+    return documents_ == nullptr ? token / tokens_ : token / tokens_ * rows_ + documents_[token];
+  }
+
+ private:
+  const std::int32_t* documents_ = nullptr;
+  std::int64_t tokens_ = 1, rows_ = 1;  // of a sample
+};
+
 class RouterGradient {
  public:
   explicit RouterGradient(const RouteBackwardArgs& args) : args_(args) {
     if (!args.losses) return;
     slopes_ = balance_slopes(*args.losses, args.routing.experts.cols());
     lengths_ = tokens_of_sequences(*args.losses, args.routing.experts.cols());
-    tokens_of_sequence_ = args.routing.experts.rows() / args.losses->counts.rows();
+    rows_ = CountRows(args.losses->sequences, args.routing.experts.rows(), args.losses->counts.rows());
   }
 
   // Writes dlogits of a token: p_e (g_e - sum_f p_f g_f), where g is the gradient of the probabilities, and the z-loss's.
@@ -167,7 +186,7 @@ class RouterGradient {
     if (args_.rule.sigmoid) return sigmoid_token(token, choices, grads);
     double z = 0;
     if (args_.losses) {
-      const std::int64_t sequence = token / tokens_of_sequence_;
+      const std::int64_t sequence = rows_.of(token);
       const double* const slopes = slopes_.data() + sequence * experts;
       for (std::int64_t e = 0; e < experts; ++e) grads[static_cast<std::size_t>(e)] += args_.losses->balance_scale * slopes[e];
       z = 2.0 * args_.losses->z_scale * args_.routing.log_sum_exp.as<float>()[token] /
@@ -190,7 +209,7 @@ class RouterGradient {
     if (!args_.losses) return;
     double balance = 0, z = 0;
     for (std::int64_t token = 0; token < args_.routing.experts.rows(); ++token) {
-      const std::int64_t sequence = token / tokens_of_sequence_;
+      const std::int64_t sequence = rows_.of(token);
       const float* const probabilities = args_.routing.probabilities.as<float>() + token * experts;
       double sum = args_.rule.sigmoid ? 0 : 1, own = 0;
       for (std::int64_t e = 0; e < experts; ++e) {
@@ -212,7 +231,7 @@ class RouterGradient {
     const auto experts = static_cast<std::size_t>(args_.routing.probabilities.cols());
     const float* const scores = choices.probabilities;
     if (args_.losses) {
-      const double* const slopes = slopes_.data() + static_cast<std::size_t>(token / tokens_of_sequence_) * experts;
+      const double* const slopes = slopes_.data() + static_cast<std::size_t>(rows_.of(token)) * experts;
       double sum = 0, balance = 0;
       for (std::size_t e = 0; e < experts; ++e) sum += scores[e], balance += slopes[e] * scores[e];
       for (std::size_t e = 0; e < experts; ++e) grads[e] += args_.losses->balance_scale * (slopes[e] - balance / sum) / sum;
@@ -237,7 +256,7 @@ class RouterGradient {
 
   const RouteBackwardArgs& args_;
   std::vector<double> slopes_, lengths_;
-  std::int64_t tokens_of_sequence_ = 1;
+  CountRows rows_;
 };
 
 }  // namespace
@@ -296,9 +315,10 @@ void route_backward(CpuStream& stream, const RouteBackwardArgs& args) {
 }
 
 void count_experts(const CountExpertsArgs& args) {
-  const std::int64_t of_sequence = args.experts.elements() / args.counts.rows(), experts = args.counts.cols();
+  const std::int64_t chosen = args.experts.cols(), experts = args.counts.cols();
+  const CountRows rows(args.sequences, args.experts.rows(), args.counts.rows());
   for (std::int64_t choice = 0; choice < args.experts.elements(); ++choice)
-    ++args.counts.as<std::int32_t>()[choice / of_sequence * experts + args.experts.as<std::int32_t>()[choice]];
+    ++args.counts.as<std::int32_t>()[rows.of(choice / chosen) * experts + args.experts.as<std::int32_t>()[choice]];
 }
 
 }  // namespace pipetrain::cpu

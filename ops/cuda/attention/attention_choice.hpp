@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/arguments.hpp"
+#include "ops/arguments/attention.hpp"
 #include "ops/cuda/hopper/hopper_gpu.hpp"
 #include "ops/segment_shape.hpp"
 

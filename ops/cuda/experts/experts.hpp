@@ -1,5 +1,5 @@
 // The kernels of routed experts, as functions that launch them on a CUDA stream. Shapes and meaning as in
-// ops/expert_arguments.hpp; otherwise as ops/cuda/kernels.hpp. Products of 16-bit types on Hopper GPUs are in
+// ops/arguments/experts.hpp; otherwise as ops/cuda/kernels.hpp. Products of 16-bit types on Hopper GPUs are in
 // ops/cuda/hopper/grouped_products.hpp.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ops/expert_arguments.hpp"
+#include "ops/arguments/experts.hpp"
 
 namespace pipetrain::cuda {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "core/dtype.hpp"
 #include "core/tensor.hpp"
-#include "ops/arguments.hpp"
+#include "ops/fp8_matrix.hpp"
 #include "ops/gemm_shape.hpp"
 
 namespace pipetrain::cuda {

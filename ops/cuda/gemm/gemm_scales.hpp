@@ -3,7 +3,7 @@
 
 #include <cublasLt.h>
 
-#include "ops/arguments.hpp"
+#include "ops/fp8_matrix.hpp"
 
 namespace pipetrain::cuda {
 

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "ops/arguments.hpp"
+#include "ops/arguments/attention.hpp"
 #include "ops/cuda/hopper/hopper_gpu.hpp"
 #include "ops/ops.hpp"
 

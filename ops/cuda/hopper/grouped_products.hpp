@@ -3,8 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ops/arguments/experts.hpp"
 #include "ops/cuda/hopper/hopper_gpu.hpp"
-#include "ops/expert_arguments.hpp"
 
 namespace pipetrain::cuda {
 

@@ -50,7 +50,7 @@ TEST_CASE("each family follows its golden trajectory in fp32 on one GPU, to the 
 
 TEST_CASE("adapters follow their golden trajectories in fp32 on one GPU, those of routed experts too",
           "[gpu][golden][adapters]") {
-  for (const std::string name : {"llama3", "gpt2", "granite", "llama3_dora", "mixtral", "olmoe"}) {
+  for (const std::string name : {"llama3", "gpt2", "granite", "llama3_dora", "mixtral", "olmoe", "mixtral_parameters"}) {
     const Reference reference = golden_adapter_reference(name);
     for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
       INFO(name << ", " << to_string(layout));

@@ -26,7 +26,7 @@ TinyRun elastic_run(const Layout& layout) {
 }
 
 RunRecord undisturbed(TinyRun tiny) {
-  tiny.elastic = false;
+  tiny.elastic = tiny.post_validation = false;
   return run(job_of(tiny), takeover_steps);
 }
 
@@ -50,7 +50,7 @@ void check_step_before(const Takeover& takeover, std::int64_t lost_step) {
 // Steps of process 0; keeps the takeovers that they report.
 std::function<StepReport(Trainer&)> counting(std::vector<Takeover>& takeovers) {
   return [&takeovers](Trainer& trainer) {
-    StepReport report = trainer.step();
+    StepReport report = trainer.step(trainer.steps_done() + 1 < takeover_steps);
     takeovers.insert(takeovers.end(), report.takeovers.begin(), report.takeovers.end());
     return report;
   };
@@ -160,6 +160,49 @@ TEST_CASE("a process that ends between the updates of two stages loses no step",
   std::vector<Takeover> takeovers;
   CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
   CHECK(takeovers.size() == 1);
+}
+
+TEST_CASE("the rest of a run takes over states that are outside of the device", "[takeover][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.dp = 2, .offload = true}, 2},
+      {{.pp = 2, .offload = true, .parameters = true, .gradients = true}, 2},
+      {{.dp = 2, .zero = 1, .offload = true, .parameters = true}, 2},
+      {{.pp = 2, .dp = 2, .zero = 3, .offload = true, .parameters = true}, 4},
+  }));
+  TinyRun tiny = elastic_run(layout);
+  const auto [precision, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {1, "exit-in-update"}}));
+  tiny.precision = precision;
+  INFO(to_string(tiny) << " in " << processes << " processes, " << kind);
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(processes, tiny, {"TEST_FAULT=1:3:" + kind});
+  std::vector<Takeover> takeovers;
+  CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
+  REQUIRE(takeovers.size() == 1);
+  check_step_before(takeovers.front(), 3);
+}
+
+TEST_CASE("the rest of a run takes over while stages have begun the next step before the verdict",
+          "[takeover][post-validation][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.pp = 4, .schedule = "zb-h2"}, 3},
+      {{.pp = 2, .dp = 2, .schedule = "1f1b"}, 4},
+      {{.pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2}, 2},
+  }));
+  TinyRun tiny = elastic_run(layout);
+  tiny.microbatches = 5;
+  tiny.post_validation = true;
+  tiny.clip = GENERATE(1e-3, 1e3);  // every step is clipped, or none is
+  INFO(to_string(tiny) << " in " << processes << " processes, clip " << tiny.clip);
+  const RunRecord expected = undisturbed(tiny);
+  const auto [own, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {0, "exit-in-update"}, {1, "exit"}}));
+  const int rank = own == 0 ? layout.dp * layout.pp * layout.tp - 1 : 0;
+  Followers followers(processes, tiny,
+                      {"TEST_FAULT=" + std::to_string(rank) + ":3:" + kind, "TEST_STEPS=" + std::to_string(takeover_steps)},
+                      own);
+  std::vector<Takeover> takeovers;
+  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
+  REQUIRE(takeovers.size() == 1);
+  check_step_before(takeovers.front(), 3);
 }
 
 TEST_CASE("a spare process takes over before processes that have ranks", "[takeover][processes]") {

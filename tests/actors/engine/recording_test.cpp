@@ -56,7 +56,7 @@ Run run_recorded_actors(const schedules::Plan& plan, Order order, int replicas) 
       [](int) { return make_empty_source(); });
   for (const auto kind : {StepKind::training, StepKind::evaluation, StepKind::training}) {
     const std::int64_t number = std::ssize(run.outcomes) + 1;
-    auto outcome = pipeline->start_step({number, plan.microbatches, 1, 0, 1, kind},
+    auto outcome = pipeline->start_step({number, plan.microbatches, 1, 0, 1, 1, kind},
                                         [&](const auto&) { return Verdict{.apply = kind == StepKind::training}; });
     scheduler.run();
     while (outcome.wait_for(0s) != std::future_status::ready && scheduler.has_pending_timeout()) {

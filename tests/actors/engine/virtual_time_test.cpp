@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <random>
 
 #include "actors/engine/caf.hpp"
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
+#include "bench/steps/random_steps.hpp"
 #include "catch.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"
@@ -13,6 +15,7 @@
 #include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain;
+using namespace pipetrain::bench;
 using namespace std::chrono_literals;
 using schedules::Action;
 using schedules::ActionKind;
@@ -32,42 +35,6 @@ schedules::Costs costs_of(const schedules::Placement& placement) {
   return schedules::Costs::per_stage(placement, forward, input_grad, weight_grad);
 }
 
-template <class Outcome>
-void run_until_ready(caf::scheduler::test_coordinator& scheduler, const Outcome& outcome) {
-  scheduler.run();
-  while (outcome.wait_for(0s) != std::future_status::ready && scheduler.has_pending_timeout()) {
-    scheduler.trigger_timeout();
-    scheduler.run();
-  }
-  REQUIRE(outcome.wait_for(0s) == std::future_status::ready);
-}
-
-std::vector<StageTrace> run_timed_actors(const schedules::Plan& plan, Order order, const schedules::Costs& costs) {
-  caf::actor_system_config config;
-  config.set("scheduler.policy", caf::atom("testing"));
-  caf::actor_system system{config};
-  auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
-  PipelineOptions options;
-  options.plan = plan;
-  options.order = order;
-  options.system = &system;
-  options.virtual_time = true;
-  auto pipeline = std::make_unique<Pipeline>(
-      options,
-      [&costs](StageId id, const schedules::StageNeeds&) {
-        return make_sleeping_compute(id, [&costs](StageId stage, const Action& action) -> std::chrono::nanoseconds {
-          return std::chrono::nanoseconds(static_cast<std::int64_t>(costs.of(stage.stage, action) * 1000));
-        });
-      },
-      [](int) { return make_empty_source(); });
-  auto outcome = pipeline->start_step({1, plan.microbatches, 1, 0}, [](const auto&) { return Verdict{}; });
-  run_until_ready(scheduler, outcome);
-  auto stages = outcome.get().stages;
-  pipeline.reset();
-  scheduler.run();
-  return stages;
-}
-
 // Returns "F0@0 F1@1000 ..." for the compute and custom actions, in order of time.
 std::string text(const std::vector<schedules::Span>& spans) {
   std::string line;
@@ -76,17 +43,6 @@ std::string text(const std::vector<schedules::Span>& spans) {
       line += to_string(span.action, 2) + "@" + std::to_string(std::llround(span.start)) + " ";
   }
   return line;
-}
-
-std::vector<schedules::Span> spans_of(const StageTrace& trace, std::chrono::steady_clock::time_point begin) {
-  std::vector<schedules::Span> spans;
-  for (const auto& one : trace.actions) {
-    schedules::Span span;
-    span.action = one.action;
-    span.start = std::chrono::duration<double, std::micro>(one.times.start - begin).count();
-    spans.push_back(span);
-  }
-  return spans;
 }
 
 }  // namespace
@@ -131,6 +87,11 @@ TEST_CASE("the actors in virtual time do what the simulator says, for every sche
       }
     }
   }
+}
+
+TEST_CASE("random steps run alike in the simulator and with the actors in virtual time") {
+  const auto seed = static_cast<std::uint64_t>(std::random_device{}()) * 1000;
+  for (std::uint64_t i = 0; i < 200; ++i) CHECK(difference_of(random_step(seed + i)) == "");
 }
 
 namespace {

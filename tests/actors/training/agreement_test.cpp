@@ -63,9 +63,9 @@ TEST_CASE("copies are passed on from host to host", "[takeover]") {
 
 TEST_CASE("a state that nobody has is named", "[takeover]") {
   int missing = -1;
-  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, 0, &missing));
+  CHECK_FALSE(agree({held({0}, {{0, {4}}}), held({2}, {{2, {4}}})}, two_by_two, false, {}, &missing));
   CHECK(missing == 1);
-  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, 0, &missing));
+  CHECK_FALSE(agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({2}, {{2, {4}}})}, two_by_two, true, {}, &missing));
   CHECK(missing == 3);
 }
 
@@ -108,10 +108,21 @@ TEST_CASE("processes without ranks take half of the ranks of others but spare on
   CHECK(alone->process_of == std::vector<int>{0, 0, 1, 1});
   CHECK(alone->moved == std::vector<int>{3, 2});
   CHECK(alone->sources[3] == CopySource{0, 3});
-  const auto two = agree({held({0, 1, 2, 3}, all), held({}, {}), held({}, {})}, mesh, false, 1);
+  const auto two = agree({held({0, 1, 2, 3}, all), held({}, {}), held({}, {})}, mesh, false, {.spares = 1});
   REQUIRE(two);
   CHECK(two->process_of == std::vector<int>{0, 0, 1, 1});
   const auto three = agree({held({0, 1, 2, 3}, all), held({}, {}), held({}, {})}, mesh, false);
   REQUIRE(three);
   CHECK(three->process_of == std::vector<int>{0, 2, 1, 1});
+}
+
+TEST_CASE("a stage whose ranks begin steps together moves as a whole", "[agreement]") {
+  const std::map<int, std::vector<std::int64_t>> all{{0, {4}}, {1, {4}}, {2, {4}}, {3, {4}}};
+  const Mesh two_stages({.pp = 2, .tp = 2}), one_stage({.tp = 2});
+  const auto shared = agree({held({0, 1, 2, 3}, all), held({}, {}), held({}, {})}, two_stages, false, {.whole_stages = true});
+  REQUIRE(shared);
+  CHECK(shared->process_of == std::vector<int>{0, 0, 1, 1});
+  const auto alone = agree({held({0, 1}, {{0, {4}}, {1, {4}}}), held({}, {})}, one_stage, false, {.whole_stages = true});
+  REQUIRE(alone);
+  CHECK(alone->process_of == std::vector<int>{0, 0});
 }

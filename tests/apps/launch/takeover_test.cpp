@@ -26,6 +26,34 @@ TEST_CASE("a run that loses a process in each of six ways ends as an undisturbed
   }
 }
 
+TEST_CASE("the record of a run that loses a process replays in all of its memberships, and gives its order",
+          "[launch][takeover]") {
+  const TempFolder folder;
+  const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
+  const std::string layout = "--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 --steps 6 --pp 4 ";
+  REQUIRE(run(layout + "--metrics " + file("expected")).status == 0);
+  const auto [fault, membership] = GENERATE(table<std::string, std::string>(
+      {{"3:3:exit", "process 0 has stage 0, stage 1; process 1 has stage 2, stage 3"},
+       {"0:3:exit", "process 0 has stage 0, stage 2; process 1 has stage 1, stage 3"},
+       {"3:4:exit-in-update", "process 0 has stage 0, stage 1; process 1 has stage 2, stage 3"}}));
+  INFO(fault);
+  const Result lost =
+      run("launch --nproc 3 --elastic takeover " + layout + "--metrics " + file("metrics") + " --record " + file("run.rec"),
+          "PIPETRAIN_FAULT=" + fault);
+  INFO(lost.err);
+  REQUIRE(lost.status == 0);
+  CHECK(run("compare " + file("expected") + " " + file("metrics")).status == 0);
+  const Result replayed = run("replay " + file("run.rec"));
+  INFO(replayed.out << replayed.err);
+  REQUIRE(replayed.status == 0);
+  CHECK_THAT(replayed.out, Catch::Contains("all decided as recorded\n") && Catch::Contains("membership 2, from step "));
+  CHECK(run("replay " + file("run.rec") + " --step 1 --svg " + file("first.svg")).status == 0);
+  CHECK(run("replay " + file("run.rec") + " --step 6 --json").status == 0);
+  CHECK(run(layout + "--order replay:" + file("run.rec") + " --metrics " + file("again")).status == 0);
+  CHECK(run("compare " + file("expected") + " " + file("again")).status == 0);
+  CHECK_THAT(replayed.out, Catch::Contains(membership));
+}
+
 TEST_CASE("fifty runs that lose processes at seeded moments end as undisturbed ones", "[launch][takeover][slow]") {
   const TempFolder folder;
   bench::SeededTakeovers takeovers(program_path(), folder.path());

@@ -109,7 +109,9 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
   const std::string mtp = "--model deepseek-v3 --seq-len 8 --mtp-loss 0.3";
   return {
       {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
-      {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
+      {isolated_experts, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
+      {isolated_experts, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --slices 2"}},
+      {isolated_experts, expert_capacity, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --moe-capacity 1.5"}},
       {head_adapters, {}, {train_on_gpus, "--model llama3-8b --seq-len 8 --lora-rank 2 --lora-targets lm_head"}},
       {shared_adapters, {}, {train_on_gpus, "--model qwen2-57b-a14b --seq-len 8 --lora-rank 2 --lora-targets down_proj"}},
       {expert_adapters, adapter_dropout, {train, "--model qwen3-30b-a3b --seq-len 8 --lora-rank 2 --lora-dropout 0.1"}},
@@ -117,7 +119,6 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
       {further_prediction, classification, {train, mtp + " --num-labels 2 --data " + files.labels}},
       {further_prediction, preferences, {train, mtp + " --loss orpo --data " + files.pairs}},
       {further_prediction, isolated_documents, {train, mtp + " --pack isolated"}},
-      {further_prediction, adapters, {train, mtp + " --lora-rank 2 --lora-targets o_proj"}},
       {sigmoid_router, router_z_loss, {train, "--model deepseek-v3 --seq-len 8 --moe-z-loss 0.001"}},
       {sigmoid_router, half_precision, {train, "--model deepseek-v3 --seq-len 8 --precision bf16"}},
       {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
@@ -178,9 +179,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
       {post_validation, record, {train, "--post-validation on --record out.rec"}},
       {elastic, {}, {train_on_gpus, "--elastic takeover"}},
-      {elastic, offload, {train, "--elastic takeover --offload optimizer --offload-to " + files.folder.path().string()}},
-      {elastic, post_validation, {train, "--elastic takeover --post-validation on"}},
-      {elastic, record, {train, "--elastic takeover --record out.rec"}},
       {post_validation, slices, {train, "--post-validation on --slices 2"}},
       {post_validation, zero, {train, "--post-validation on --dp 2 --zero 1"}},
       {post_validation, offload, {train, "--post-validation on --offload optimizer" + disk}},

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/pipetrain_program.hpp"
@@ -158,6 +160,25 @@ TEST_CASE("runs that change layouts and lose processes at seeded moments end wit
   }
 }
 
+TEST_CASE("the page of a run that ends while its layout changes says that it failed", "[relayout][launch]") {
+  for (const int delay : {0, 10, 30, 60, 100}) {
+    INFO(delay << " ms after the request");
+    const TempFolder pages;
+    const auto page = pages.path() / "report.html";
+    RelayoutRun lost("launch --nproc 2 --report " + page.string());
+    lost.wait_for_steps(10);
+    auto asked = std::async(std::launch::async, [&] { return ask(lost, "--pp 4 --timeout 10"); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    REQUIRE(lost.mark().signal(1, SIGKILL));
+    const auto status = lost.wait();
+    INFO(lost.err());
+    REQUIRE(status);
+    CHECK(*status != 0);
+    CHECK_THAT(bench::text_of(page), Contains("\"state\":\"failed\""));
+    asked.wait();
+  }
+}
+
 TEST_CASE("a layout that is wrong is refused in one line and the run goes on", "[relayout]") {
   RelayoutRun whole("train"), asked("train");
   asked.wait_for_steps(10);
@@ -172,10 +193,10 @@ TEST_CASE("a layout that is wrong is refused in one line and the run goes on", "
   CHECK_THAT(refused(relayout + "--pp 4"), Contains("no run saves in"));
 }
 
-TEST_CASE("a run with a slow stage gives it fewer blocks by itself and keeps its bits", "[relayout]") {
+TEST_CASE("a run with a slow stage changes its layout by itself and keeps its bits", "[relayout]") {
   RelayoutRun whole("train"), retuned("train --retune 20", "PIPETRAIN_FAULT=1:5:slow");
   check_equal_runs(retuned, whole);
-  CHECK_THAT(retuned.err(), Contains("retuned to cut "));
+  CHECK_THAT(retuned.err(), Contains("retuned to "));
 }
 
 TEST_CASE("a run that changes its layout by itself needs a folder for its checkpoint", "[relayout]") {

@@ -267,7 +267,7 @@ TEST_CASE("process 0 that sends what it must not is lost to a process", "[contro
   Bytes answer = bytes_of(Frame{.kind = FrameKind::accepted});
   std::vector<ProcessInfo> all(2);
   all[1].process = 1;
-  for (const Bytes& next : {bytes_of(Frame{.kind = FrameKind::welcome, .payload = control::to_bytes(all)}),
+  for (const Bytes& next : {bytes_of(Frame{.kind = FrameKind::welcome, .payload = to_bytes(all)}),
                             bytes_of(Frame{.kind = FrameKind::lost, .payload = to_bytes(control::Loss{7, "who?"})})})
     answer.insert(answer.end(), next.begin(), next.end());
   const FakeServer server(port, answer);

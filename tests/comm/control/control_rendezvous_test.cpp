@@ -310,7 +310,7 @@ TEST_CASE("a network namespace is a machine of its own, though memory could be s
   if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return skip("needs the right to make a network namespace");
   REQUIRE(status == 0);
   const ProcessInfo here = control::hello_of(rendezvous_of(0, 2, 29500)).info;
-  const ProcessInfo there = control::read_hello({said.data(), static_cast<std::size_t>(size)}).info;
+  const ProcessInfo there = read_message<control::Hello>(std::span(said).first(static_cast<std::size_t>(size))).info;
   CHECK(there.memory_scope == here.memory_scope);
   CHECK(there.machine != here.machine);
   CHECK(here.machine == control::hello_of(rendezvous_of(0, 2, 29500)).info.machine);

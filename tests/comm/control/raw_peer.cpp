@@ -84,7 +84,7 @@ std::optional<control::Frame> RawPeer::receive() {
 
 std::string RawPeer::refusal() {
   while (const auto frame = receive()) {
-    if (frame->kind == control::FrameKind::refused) return to_error(control::read_refusal(frame->payload)).what();
+    if (frame->kind == control::FrameKind::refused) return to_error(read_message<control::Refusal>(frame->payload)).what();
   }
   return "nothing";
 }

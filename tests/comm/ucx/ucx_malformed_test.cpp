@@ -68,7 +68,7 @@ void write_wrong_header(Random& random, WireWriter& to) {
     default:
       break;  // the filling
   }
-  header.write(to);
+  write_message(to, header);
 }
 
 struct Wrong {
@@ -166,9 +166,7 @@ TEST_CASE("impossible headers are refused") {
   }
   UcxDataHeader header{.generation = 1, .edge = 2, .slot = 3, .filling = 4, .microbatch = 5, .lane = 6, .dtype = DType::bf16};
   header.shape = {7, 8, 9};
-  WireWriter writer;
-  header.write(writer);
-  const Bytes whole = writer.data();
+  const Bytes whole = to_bytes(header);
   REQUIRE(UcxDataHeader::read(whole));
   CHECK(UcxDataHeader::read(whole)->shape == header.shape);
   for (std::size_t size = 0; size < whole.size(); ++size) {

@@ -25,11 +25,7 @@ TEST_CASE("another process reads what the owner of shared memory writes, and not
     const auto device = make_cpu_device(0, 1);
     SharedBuffer own = allocate_shared(*device, bytes, "test");
     test::require(own.name && own.memory.bytes() >= bytes, "no memory to share");
-    WireWriter said;
-    own.name->write(said);
-    const auto all = control->exchange("names", std::move(said).data());
-    WireReader from(all.front());
-    const SharedMemoryName name = SharedMemoryName::read(from);
+    const auto name = read_message<SharedMemoryName>(control->exchange("names", to_bytes(*own.name)).front());
     const auto mapped = process == 1 ? MappedMemory::open(control->info(0).pid, name) : nullptr;
     control->exchange("mapped", {});
     if (process == 0) std::memset(own.memory.data(), 7, bytes);

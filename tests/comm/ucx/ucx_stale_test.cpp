@@ -39,14 +39,12 @@ class Producer {
 
   // Always microbatch 0, as it comes in every step.
   void send(std::uint32_t filling, float value) {
-    WireWriter header = peers_.begin_header();
     UcxDataHeader data{.generation = 1, .edge = edge, .slot = 0, .filling = filling};
     data.shape = {1};
-    data.write(header);
     std::atomic<bool> sent = false;
     worker_.call([&] {
       peers_.send(1, {.message = UcxMessage::data,
-                      .header = std::move(header).data(),
+                      .header = peers_.header(data),
                       .data = &value,
                       .bytes = sizeof value,
                       .done = [&sent] { sent = true; }});

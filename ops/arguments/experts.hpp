@@ -58,9 +58,19 @@ struct RouteArgs {
   Routing routing;  // output
 };
 
+// Where the counts of each token's sequence are. With isolated documents a document is a sequence, and its counts are in the
+// row of its first token, so that there are as many rows as tokens of whole samples. Only on CPUs.
+struct CountedSequences {
+  std::int64_t batch = 1;
+  Tensor documents = {};  // [T] i32: see ForwardArgs::documents; without memory: a sample is one sequence
+};
+
 // The losses that keep the experts' loads even, for one layer.
 struct RouterLosses {
-  Tensor counts;            // [batch, E] i32: how often each sequence has chosen each expert, in `layers` layers together
+  // [batch, E] i32, or with documents a row for each token: how often each sequence has chosen each expert, in `layers` layers
+  // together.
+  Tensor counts;
+  CountedSequences sequences = {};
   std::int64_t layers = 1;  // the number of layers that counts are of
   float balance_scale = 0;  // factor of the balancing loss's gradient
   float z_scale = 0;        // factor of the z-loss's gradient
@@ -80,7 +90,8 @@ struct RouteBackwardArgs {
 
 struct CountExpertsArgs {
   Tensor experts;  // [T, C] i32
-  Tensor counts;   // [batch, E] i32 +=: by sequence, how often each expert was chosen
+  Tensor counts;   // [batch, E] i32, or with documents a row for each token, +=: how often each sequence chose each expert
+  CountedSequences sequences = {};
 };
 
 struct GatherRowsArgs {

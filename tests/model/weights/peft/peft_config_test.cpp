@@ -1,5 +1,5 @@
 // adapter_config.json: the keys that are understood, and those that are refused by name.
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,9 +1,12 @@
 // A run with a slow stage is cut anew from its own measurements.
-#include "tuning/retuned_cut.hpp"
+#include "tuning/retuned_layout.hpp"
 
 #include <algorithm>
 #include <numeric>
 
+#include "actors/training/job/job_plan.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "actors/training/records/profile_layout.hpp"
 #include "catch.hpp"
 #include "model/config/block.hpp"
 #include "model/costs.hpp"
@@ -80,4 +83,51 @@ TEST_CASE("the slowness of a stage is that of its device whatever blocks it has"
   const double others = *std::max_element(slowness.begin(), slowness.begin() + 2);
   CHECK(slowness[2] / others == Approx(3).epsilon(0.05));
   for (const double even : slowness_of_stages(retuned_profile(placement, false, 0, 1))) CHECK(even == Approx(1).epsilon(1e-6));
+}
+
+TEST_CASE("measured times find another schedule and less recomputation, and the best is first", "[retune]") {
+  TrainJob job;
+  job.config = retuned_model();
+  job.layout.pp = 4;
+  job.batch = {1, 8, 1};
+  job.numerics.recompute = GENERATE(Recompute::none, Recompute::full);
+  job.plan = build_plan(job);
+  const int slow_stage = GENERATE(1, 3);
+  Profile measured = retuned_profile(job.plan->placement, false, slow_stage, 2);
+  measured.settings.numerics = job.numerics;
+  const double now = retuned_seconds(measured, *job.plan, measured.cut);
+  const CutLimits limits{.seconds = 30, .cuts = 2000};
+  const auto found = retune_layout(measured, job, limits);
+  REQUIRE(!found.empty());
+  const auto cut = retune_cut(measured, *job.plan, limits);
+  REQUIRE(cut);
+  CHECK(found.front().seconds <= cut->after);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].seconds < (i + 1 < found.size() ? found[i + 1].seconds * (1 + 1e-12) : now));
+    CHECK(found[i].recompute <= job.numerics.recompute);
+    CHECK(std::accumulate(found[i].cut.begin(), found[i].cut.end(), std::int64_t{0}) == 32);
+  }
+  const auto has = [&](const auto& matches) { return std::any_of(found.begin(), found.end(), matches); };
+  CHECK(has([](const RetunedLayout& one) { return one.schedule != "1f1b"; }));
+  CHECK(has([](const RetunedLayout& one) { return one.recompute == Recompute::none; }));
+  if (job.numerics.recompute == Recompute::full) CHECK(found.front().recompute == Recompute::none);
+
+  job.layout.plan = job.plan;  // a given plan stays
+  for (const RetunedLayout& one : retune_layout(measured, job, limits)) CHECK(one.schedule == "1f1b");
+}
+
+TEST_CASE("a profile without recomputation has the backwards that the FLOPs leave", "[retune]") {
+  const Placement placement = Placement::looping(4, 1);
+  Profile measured = retuned_profile(placement, false, 0, 1);
+  CHECK(with_recompute(measured, Recompute::none).stages[1].chunks[0].backward ==
+        Approx(measured.stages[1].chunks[0].backward));
+  measured.settings.numerics.recompute = Recompute::full;
+  const Profile lighter = with_recompute(measured, Recompute::none);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    const double ratio = lighter.stages[stage].chunks[0].backward / measured.stages[stage].chunks[0].backward;
+    CHECK(ratio > 0.6);
+    CHECK(ratio < 0.8);  // full recomputation adds one forward to a backward of two
+    CHECK(lighter.stages[stage].chunks[0].forward == measured.stages[stage].chunks[0].forward);
+  }
+  CHECK(lighter.cut == measured.cut);
 }

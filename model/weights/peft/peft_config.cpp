@@ -1,4 +1,4 @@
-#include "model/weights/peft_config.hpp"
+#include "model/weights/peft/peft_config.hpp"
 
 #include <fmt/format.h>
 
@@ -73,7 +73,8 @@ class PeftConfigReader {
     if (!(adapter.dropout >= 0 && adapter.dropout < 1)) refuse_value("lora_dropout", "a share from 0 to below 1");
     adapter.root_scale = flag("use_rslora");
     adapter.magnitudes = flag("use_dora");
-    adapter.targets = targets();
+    adapter.parameters = names("target_parameters");
+    adapter.targets = targets(adapter.parameters);
     adapter.layers = layers();
     for (const auto& [name, rank] : pattern("rank_pattern")) adapter.ranks[name] = rank_in("rank_pattern", rank);
     for (const auto& [name, value] : pattern("alpha_pattern")) adapter.alphas[name] = number_in("alpha_pattern", *value);
@@ -131,8 +132,10 @@ class PeftConfigReader {
     return names;
   }
 
-  std::vector<std::string> targets() const {
+  // Parameters may have adapters where no module has.
+  std::vector<std::string> targets(const std::vector<std::string>& parameters) const {
     const Json* value = config_.find("target_modules");
+    if (!parameters.empty() && (value == nullptr || asks_for_nothing(*value))) return {};
     if (value == nullptr || value->is_null()) refuse("has no target_modules; name the modules that have adapters");
     if (value->is_string()) {
       if (value->as_string() != "all-linear")
@@ -162,15 +165,18 @@ class PeftConfigReader {
     return layers;
   }
 
-  // The keys of a pattern are regular expressions for the end of a module's name; only plain names are built.
+  // The keys of a pattern are regular expressions for the end of a module's name; only plain names are built, and ".*\\."
+  // before them, which PEFT writes for the parameters of experts and which changes nothing.
   std::vector<std::pair<std::string, const Json*>> pattern(const char* key) const {
     std::vector<std::pair<std::string, const Json*>> found;
     const Json* value = config_.find(key);
     if (value == nullptr || value->is_null()) return found;
     if (!value->is_object()) refuse_value(key, "an object of names and numbers");
-    for (const auto& [name, number] : value->items(JsonOrder::as_added)) {
+    for (const auto& [pattern, number] : value->items(JsonOrder::as_added)) {
+      constexpr std::string_view any_before = ".*\\.";
+      const std::string name = pattern.starts_with(any_before) ? pattern.substr(any_before.size()) : pattern;
       if (name.find_first_of("^$*+?()[]{}|\\") != std::string::npos)
-        refuse(fmt::format("{} has the regular expression {}, which is not built; give the names of modules", key, name));
+        refuse(fmt::format("{} has the regular expression {}, which is not built; give the names of modules", key, pattern));
       found.emplace_back(name, &number);
     }
     return found;
@@ -202,10 +208,21 @@ class PeftConfigReader {
       if (!init->is_boolean() && *init != Json("gaussian") && *init != Json("orthogonal"))
         refuse_value("init_lora_weights",
                      "true, false, \"gaussian\" or \"orthogonal\" (others change the model's own weights, which is not built)");
-    constexpr std::string_view read[] = {"peft_type",           "task_type",        "r",        "lora_alpha",
-                                         "lora_dropout",        "use_rslora",       "use_dora", "target_modules",
-                                         "rank_pattern",        "alpha_pattern",    "bias",     "modules_to_save",
-                                         "layers_to_transform", "init_lora_weights"};
+    constexpr std::string_view read[] = {"peft_type",
+                                         "task_type",
+                                         "r",
+                                         "lora_alpha",
+                                         "lora_dropout",
+                                         "use_rslora",
+                                         "use_dora",
+                                         "target_modules",
+                                         "rank_pattern",
+                                         "alpha_pattern",
+                                         "bias",
+                                         "modules_to_save",
+                                         "layers_to_transform",
+                                         "init_lora_weights",
+                                         "target_parameters"};
     for (const auto& [key, value] : config_.items()) {
       const auto is_it = [key = std::string_view(key)](std::string_view known) { return known == key; };
       if (std::any_of(std::begin(read), std::end(read), is_it)) continue;
@@ -221,11 +238,15 @@ class PeftConfigReader {
     for (const std::int64_t layer : model.adapter.layers)
       if (layer >= model.layers)
         refuse(fmt::format("layers_to_transform has {}, and the model {} layers", layer, model.layers));
-    if (model.adapter.targets.empty() && model.routed_layers() > 0)
+    if (model.adapter.targets.empty() && model.adapter.parameters.empty() && model.routed_layers() > 0)
       refuse_value("target_modules",
                    "a list of names for a model with routed experts, which count as linear modules in some "
                    "versions of transformers alone");
-    if (const auto fault = find_target_fault(model)) refuse(fmt::format("target_modules: {}: {}", fault->target, fault->why));
+    if (const auto fault = find_target_fault(model)) {
+      const auto& parameters = model.adapter.parameters;
+      const bool is_parameter = std::find(parameters.begin(), parameters.end(), fault->target) != parameters.end();
+      refuse(fmt::format("{}: {}: {}", is_parameter ? "target_parameters" : "target_modules", fault->target, fault->why));
+    }
   }
 
   fs::path file_;
@@ -243,11 +264,11 @@ std::vector<std::string> modules_to_save(const ModelConfig& config) {
 
 // Returns the last parts of the names of all modules that have adapters. PEFT's own list for "all-linear" has routers too.
 std::vector<std::string> target_names(const ModelConfig& config) {
-  if (!config.adapter.targets.empty()) return config.adapter.targets;
+  if (!config.adapter.targets.empty() || !config.adapter.parameters.empty()) return config.adapter.targets;
   std::set<std::string> names;
   for (const BlockCount& counted : block_counts(config)) {
     if (!is_of_layer(counted.block.kind)) continue;
-    for (const auto& module : adaptable_modules(spec_of(config.family).tensors(config, counted.block)))
+    for (const auto& module : adaptable_modules(config.adapter, spec_of(config.family).tensors(config, counted.block)))
       if (module) names.insert(last_part(module->name));
   }
   return {names.begin(), names.end()};
@@ -284,6 +305,7 @@ std::string peft_config_text(const ModelConfig& config, const std::string& base)
                             {"init_lora_weights", true},
                             {"inference_mode", true}});
   text["target_modules"] = target_names(config);
+  if (!adapter.parameters.empty()) text["target_parameters"] = adapter.parameters;
   text["rank_pattern"] = std::move(ranks);
   text["alpha_pattern"] = std::move(alphas);
   text["layers_to_transform"] = adapter.layers.empty() ? Json() : Json(adapter.layers);
