@@ -103,8 +103,9 @@ class CurveChart {
       const by = Math.abs(high) * 0.1 || 1;
       [low, high] = this.isLog() ? [low / 2, high * 2] : [low - by, high + by];
     }
-    this.low = low;
-    this.high = high;
+    const more = this.isLog() ? 0 : leastSpan(Math.max(Math.abs(low), Math.abs(high))) - (high - low);
+    this.low = more > 0 ? low - more / 2 : low;
+    this.high = more > 0 ? high + more / 2 : high;
   }
   x(step) {
     const [from, to] = this.curves.range();
@@ -140,9 +141,11 @@ class CurveChart {
   }
   drawAxes() {
     const {left, right} = chart_pad;
-    for (const v of this.isLog() ? logTicks(this.low, this.high) : ticks(this.low, this.high, 4).at)
+    const {step, at} = ticks(this.low, this.high, 4), largest = Math.max(Math.abs(this.low), Math.abs(this.high));
+    const digits = this.isLog() ? 3 : Math.min(6, Math.max(3, Math.ceil(Math.log10(largest / step)) + 1));
+    for (const v of this.isLog() ? logTicks(this.low, this.high) : at)
       this.svg.append(make('line', {x1: left, x2: this.width - right, y1: this.y(v), y2: this.y(v), stroke: 'var(--grid)'}),
-        make('text', {x: left - 6, y: this.y(v) + 4, 'text-anchor': 'end'}, short(v, 3)));
+        make('text', {x: left - 6, y: this.y(v) + 4, 'text-anchor': 'end'}, short(v, Math.abs(v) < 1e-3 ? 3 : digits)));
     for (const step of ticks(...this.curves.range(), this.width / 80).at.filter(Number.isInteger)) {
       const x = this.x(step), anchor = x > this.width - 26 ? 'end' : x < left + 8 ? 'start' : 'middle';
       this.svg.append(make('text', {x, y: chart_height - 5, 'text-anchor': anchor}, step.toLocaleString('en')));
@@ -200,6 +203,9 @@ class CurveChart {
     return rows.join('\n');
   }
 }
+
+// Returns how many values of this size an axis covers at least, so that its labels, which have few digits, differ.
+const leastSpan = size => size < 1e-3 || size >= 1e7 ? 0.02 * size : Math.max(2e-4 * size, size >= 1000 ? 4 : 0);
 
 // Returns 1, 2 and 5 times the powers of ten, or the powers alone where these are many.
 function logTicks(low, high) {

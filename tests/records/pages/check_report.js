@@ -8,6 +8,12 @@ async function checkCurves() {
   check(tip.style.display === 'block' && /step [\d,]+: [\d.]+/.test(tip.textContent), 'the tip over a curve is "' + tip.textContent + '"');
   for (const value of document.querySelectorAll('.chart .value')) check(/^step [\d,]+: /.test(value.textContent), 'no value at the pointer: ' + value.textContent);
   pointer(svg(), 'pointerleave', 0, 0);
+  for (const one of document.querySelectorAll('.chart svg')) {
+    const labels = [...one.querySelectorAll('text[text-anchor=end]')].filter(label => +label.getAttribute('x') < 60);
+    const texts = labels.map(label => label.textContent), name = one.getAttribute('aria-label');
+    check(new Set(texts).size === texts.length && texts.length > 1, 'the axis of ' + name + ' has the labels ' + texts);
+    for (const label of labels) check(label.getBBox().x >= 0, 'a label of ' + name + ' is cut off: ' + label.textContent);
+  }
 
   const slider = document.querySelector('input[type=range]'), rough = paths();
   slider.value = 0.9;

@@ -27,6 +27,15 @@ std::string full_report(bool live = false) {
   }
   StepSeries evaluations;
   for (int step = 1000; step <= 10'000; step += 1000) evaluations.add(step, 3 + 1000.0 / step);
+  StepSeries falling, flat, fast;  // hardly at all
+  for (int step = 1; step <= 20; ++step) {
+    falling.add(step, 3e-4 - 1e-9 * step * step);
+    flat.add(step, 2.7183 + 1e-6 * step);
+    fast.add(step, 12'345.6 + 0.01 * step);
+  }
+  made.page.charts.push_back({"small numbers", "", 1, {{0, &falling}}});
+  made.page.charts.push_back({"numbers alike", "", 1, {{0, &flat}}});
+  made.page.charts.push_back({"large numbers", "", 1, {{0, &fast}}});
   made.page.charts.push_back({"evaluation loss", "", 1, {{0, &evaluations}}});
   made.page.marks = {{ReportPage::Mark::Kind::resume, 4000, "resumed after step 4000"},
                      {ReportPage::Mark::Kind::takeover, 7000, "takeover: process 1 was lost"}};
