@@ -33,8 +33,8 @@ using pipetrain::schedules::LongRun;
 using pipetrain::schedules::LongRunResult;
 using pipetrain::schedules::Recovery;
 
-constexpr int processes = 3, steps = 1200, steps_between_saves = 200;
-constexpr double seconds_between_losses = 4;  // of all processes together
+constexpr int processes = 3, steps = 900, steps_between_saves = 100;
+constexpr double steps_between_losses = 150;  // of all processes together, on average
 constexpr std::chrono::seconds longest_run{300};
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -52,8 +52,8 @@ class Run {
 
   fs::path metrics() const { return folder_ / "metrics"; }
   ProgramRun& program() { return run_; }
-  // Waits for the first step.
-  bool begins() { return wait_for_lines(run_, metrics(), 1); }
+  // Waits for the first step. Returns false where the run ended before.
+  bool begins() { return wait_for_lines(run_, metrics(), 1) || ends(); }
   // Kills one of the run's processes, which the random number chooses.
   void kill_one(std::uint64_t random) const {
     const std::vector<pid_t> alive = mark_.launched();
@@ -76,7 +76,7 @@ class Run {
   static std::vector<std::string> command(Recovery recovery, int number_of_processes, int number_of_steps,
                                           const fs::path& folder) {
     std::istringstream words(
-        fmt::format("{} launch --nproc {} --pp {} --microbatches 6 --device cpu --threads 1 --seq-len 64 --layers 6 --steps {} "
+        fmt::format("{} launch --nproc {} --pp {} --microbatches 6 --device cpu --threads 1 --seq-len 64 --steps {} "
                     "--save-interval {} --save-keep 2 --resume --restart 1000 --log-interval 1000000 --save {} --metrics {} {}",
                     measured_program().string(), number_of_processes, processes, number_of_steps, steps_between_saves,
                     (folder / "run").string(), (folder / "metrics").string(),
@@ -144,7 +144,7 @@ std::optional<Goodput> disturbed_goodput(LongRun simulated, const fs::path& fold
   Run run(simulated.recovery, processes, steps, folder);
   if (!undisturbed || !run.begins()) return std::nullopt;
   std::mt19937_64 random(seed);
-  std::exponential_distribution<double> gap(1 / seconds_between_losses);
+  std::exponential_distribution<double> gap(simulated.host_rate * simulated.hosts);
   Goodput goodput;
   const auto begin = Clock::now();
   for (double next = gap(random); lines_of(run.metrics()) < steps && run.program().running();) {
@@ -199,10 +199,11 @@ int main(int argc, char** argv) {
   if (pass) {
     LongRun run;
     run.hosts = processes;
-    run.host_rate = 1 / (seconds_between_losses * processes);
+    run.host_rate = 1 / (steps_between_losses * *all / (steps / 4) * processes);
     run.slowdowns = {std::max(1.0, *fewer / *all)};
     run.takeover = pipetrain::schedules::median_of(times.takeover);
     run.restart = pipetrain::schedules::median_of(times.restart);
+    report("seconds between two losses", 1 / (run.host_rate * processes), "s");
     report("seconds until a takeover", run.takeover, "s");
     report("seconds until a restart", run.restart, "s");
     report("slowdown with one process fewer", run.slowdowns.front(), "x");

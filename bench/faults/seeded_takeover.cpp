@@ -23,9 +23,9 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Random = std::mt19937_64;
 
-constexpr std::chrono::seconds longest_run{120};
+constexpr std::chrono::seconds longest_run{240};
 constexpr int usual_steps = 40;
-constexpr int steps_with_newcomer = 1000;  // so that a process which is started anew joins the run before its end
+constexpr int steps_with_newcomer = 600;  // so that a process which is started anew joins the run before its end
 
 struct Layout {
   int processes;
@@ -39,19 +39,18 @@ constexpr Layout layouts[] = {{2, "--dp 2 --microbatches 2"},          {2, "--pp
                               {4, "--pp 2 --microbatches 4", 2},       {3, "--dp 2 --microbatches 2", 1},
                               {4, "--dp 4 --zero 1 --microbatches 1"}, {8, "--pp 2 --tp 2 --dp 2 --zero 2 --microbatches 2"}};
 
-// The options of a run that is disturbed. replaces: launch starts another process for a lost one.
-std::string elastic_options(const Layout& layout, bool replaces) {
-  return fmt::format("--elastic takeover --spares {} --restart 3 --save-interval {} --resume{}", layout.spares,
-                     replaces ? 200 : 10, replaces ? " --restart-processes 1" : "");
+// The beginning of the command of a run that is disturbed. replaces: launch starts another process for a lost one.
+std::string elastic_launch(const Layout& layout, bool replaces) {
+  return fmt::format(
+      "launch --nproc {} --rendezvous-timeout 60 --elastic takeover --spares {} --restart 3 --save-interval {} --resume{}",
+      layout.processes, layout.spares, replaces ? 200 : 10, replaces ? " --restart-processes 1" : "");
 }
 
-std::vector<std::string> command(const fs::path& program, const Layout& layout, int steps, const fs::path& folder,
-                                 const std::string& elastic) {
-  std::istringstream words(
-      fmt::format("{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
-                  "--rendezvous-timeout 60 --save {} --metrics {} {}",
-                  program.string(), layout.processes - (elastic.empty() ? layout.spares : 0), layout.options, steps,
-                  (folder / "run").string(), (folder / "metrics").string(), elastic));
+std::vector<std::string> command(const fs::path& program, const std::string& begin, const Layout& layout, int steps,
+                                 const fs::path& folder) {
+  std::istringstream words(fmt::format(
+      "{} {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 --save {} --metrics {}",
+      program.string(), begin, layout.options, steps, (folder / "run").string(), (folder / "metrics").string()));
   return {std::istream_iterator<std::string>(words), {}};
 }
 
@@ -114,7 +113,7 @@ const RunResults& SeededTakeovers::undisturbed(std::size_t layout, int steps) {
   if (!is_new) return found->second;
   const fs::path folder = folder_ / fmt::format("undisturbed-{}-{}", layout, steps);
   fs::create_directories(folder);
-  ProgramRun run(command(program_, layouts[layout], steps, folder, ""), {}, folder / "err");
+  ProgramRun run(command(program_, "train", layouts[layout], steps, folder), {}, folder / "err");
   if (run.wait(longest_run) == 0) found->second = results_in(folder);
   fs::remove_all(folder);
   return found->second;
@@ -131,6 +130,10 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   outcome.what = fmt::format("seed {} ({} in {} processes with {} spare, {}{})", seed, layout.options, layout.processes,
                              layout.spares, name_of(outcome.fault), replaces ? ", replaced" : "");
   const RunResults& expected = undisturbed(which, steps);
+  if (expected.steps.empty()) {
+    outcome.problem = "the undisturbed run, in one process, has failed";
+    return outcome;
+  }
   const fs::path folder = folder_ / fmt::format("run-{}", seed), metrics = folder / "metrics";
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -138,7 +141,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   const ProcessMark mark;
   std::vector<std::string> variables{mark.variable()};
   if (const std::string fault = disturbance.variable(); !fault.empty()) variables.push_back(fault);
-  ProgramRun run(command(program_, layout, steps, folder, elastic_options(layout, replaces)), variables, folder / "err");
+  ProgramRun run(command(program_, elastic_launch(layout, replaces), layout, steps, folder), variables, folder / "err");
   if (wait_for_lines(run, metrics, disturbance.step())) {
     disturbance.disturb(mark);
     const auto begin = Clock::now();
