@@ -37,7 +37,6 @@ class RandomLayouts {
   TinyRun next_with_experts() {
     TinyRun tiny = next();
     tiny.family = Family::qwen2_moe;
-    tiny.isolated = false;
     tiny.layout.ep = number(1, 3);
     tiny.layout.dp *= tiny.layout.ep;
     return tiny;
