@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 #include <list>
+#include <memory>
 #include <string>
 
 #include "catch.hpp"
