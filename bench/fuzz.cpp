@@ -120,6 +120,8 @@ bool report(const std::string& parser, const fuzz::WorkersOutcome& outcome) {
       pipetrain::bench::report(name + " executions", static_cast<double>(outcome.executions), "executions", Limit::at_least, 1);
   pipetrain::bench::report(name + " accepted", static_cast<double>(outcome.accepted), "executions");
   pipetrain::bench::report(name + " rate", static_cast<double>(outcome.executions) / outcome.seconds, "executions/s");
+  pipetrain::bench::report(name + " rate a core", static_cast<double>(outcome.executions) / outcome.cpu_seconds,
+                           "executions/s");
   pass &= pipetrain::bench::report(name + " slowest", outcome.slowest, "s", Limit::at_most, fuzz::most_cpu_seconds);
   pass &= pipetrain::bench::report(name + " memory", static_cast<double>(outcome.most_heap), "bytes", Limit::at_most,
                                    static_cast<double>(fuzz::most_heap_bytes));

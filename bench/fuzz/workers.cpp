@@ -1,6 +1,7 @@
 #include "bench/fuzz/workers.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,16 @@ class SharedResults {
   std::size_t bytes_;
   void* memory_ = nullptr;
 };
+
+// Returns the CPU seconds of the processes that have ended and been waited for.
+double cpu_seconds_of_children() {
+  rusage use{};
+  ::getrusage(RUSAGE_CHILDREN, &use);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
 
 Target find_target(const std::string& parser, const fs::path& folder) {
   std::vector<Target> all = all_targets(folder);
@@ -101,6 +112,7 @@ Share share_of(std::uint64_t first, const Limits& limits, int worker, int worker
 WorkersOutcome fuzz_over(const WorkersRun& run, const std::function<void(const Target&, const Finding&)>& save) {
   const SharedResults results(run.workers);
   const auto start = std::chrono::steady_clock::now();
+  const double cpu_start = cpu_seconds_of_children();
   std::vector<pid_t> processes;
   for (int worker = 0; worker < run.workers; ++worker) {
     if (share_of(run.first, run.limits, worker, run.workers).limits.executions == 0 && run.limits.executions > 0) {
@@ -123,6 +135,7 @@ WorkersOutcome fuzz_over(const WorkersRun& run, const std::function<void(const T
     outcome.slowest = std::max(outcome.slowest, result.slowest);
     outcome.most_heap = std::max(outcome.most_heap, result.most_heap);
   }
+  outcome.cpu_seconds = cpu_seconds_of_children() - cpu_start;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;
 }

@@ -36,7 +36,8 @@ Share share_of(std::uint64_t first, const Limits& limits, int worker, int worker
 // The result of all processes, without the inputs of findings.
 struct WorkersOutcome {
   std::uint64_t executions = 0, accepted = 0, findings = 0;
-  double seconds = 0, slowest = 0;  // wall time of all, and CPU time of the slowest execution
+  double seconds = 0, cpu_seconds = 0;  // of all processes together, on the wall and on processors
+  double slowest = 0;                   // CPU seconds of the slowest execution
   std::int64_t most_heap = 0;
   int failed = 0;  // processes that ended before they had a result
 };

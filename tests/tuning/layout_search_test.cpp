@@ -254,6 +254,31 @@ TEST_CASE("tune divides experts where replicas would not hold all of them, and w
   for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best) CHECK(ranked.layout.ep == 1);
 }
 
+TEST_CASE("tune divides the experts of a model, and braids where its ranks exchange much") {
+  LayoutRequest request = layout_request("olmoe-1b-7b", 8);
+  request.config.layers = 4;
+  request.global_batch = 64;
+  request.speed.link_rate /= 4;
+  bool divides = false;
+  std::map<int, std::map<std::string, double>> seconds;  // by ep and schedule, the fastest at tp 2 on one stage
+  for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best) {
+    const Layout& layout = ranked.layout;
+    divides |= layout.ep > 1;
+    if (layout.tp != 2 || layout.pp != 2 || layout.microbatches < 4 * layout.pp) continue;
+    const auto [found, fresh] = seconds[layout.ep].emplace(layout.schedule, ranked.seconds);
+    if (!fresh) found->second = std::min(found->second, ranked.seconds);
+  }
+  CHECK(divides);
+  int compared = 0;
+  for (const auto& [ep, of] : seconds) {
+    if (!of.contains("braided-v") || !of.contains("dualpipe-v")) continue;
+    INFO("ep " << ep);
+    CHECK(of.at("braided-v") < of.at("dualpipe-v"));
+    ++compared;
+  }
+  CHECK(compared > 0);
+}
+
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
   LayoutRequest request = layout_request("llama-13b", 16);
   request.with_auto = true;
