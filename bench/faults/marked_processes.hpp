@@ -36,16 +36,6 @@ class ProcessMark {
     }
     return found;
   }
-  // Returns those that `pipetrain launch` has started.
-  std::vector<pid_t> launched() const {
-    std::vector<pid_t> found;
-    for (const pid_t process : processes()) {
-      std::ostringstream environment;
-      environment << std::ifstream("/proc/" + std::to_string(process) + "/environ").rdbuf();
-      if (environment.str().find("PIPETRAIN_LAUNCH=") != std::string::npos) found.push_back(process);
-    }
-    return found;
-  }
   // Sends a signal to this process of the run. Returns true if there was one.
   bool signal(int process, int number) const {
     const auto found = processes(process);
