@@ -213,9 +213,8 @@ class Trainer::Run {
       throw Error(ErrorKind::internal,
                   "no process has the record of step " + std::to_string(step) + ", so none can lead the run");
     for (const RunProgress::Counts& gone : progress_.go_back(step)) repeated_rates_[gone.steps] = gone.learning_rate;
-    const RunProgress::Coming& coming = progress_.now().coming;
-    verdicts_.restore(coming.loss_scale, coming.variance);
-    biases_.restore(coming.expert_biases);
+    verdicts_.restore(progress_.now().coming.loss_scale, progress_.now().coming.variance);
+    biases_.restore(progress_.now().coming.expert_biases);
     while (progress_.now().steps < done_) run_step(false, repeated_rates_.at(progress_.now().steps + 1));
     repeated_rates_.clear();
   }
