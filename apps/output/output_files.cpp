@@ -8,6 +8,7 @@
 #include <csignal>
 #include <fstream>
 #include <mutex>
+#include <ostream>
 #include <set>
 #include <string_view>
 #include <system_error>

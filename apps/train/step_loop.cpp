@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <ostream>
 #include <utility>
 
 #include "actors/engine/run_failed.hpp"

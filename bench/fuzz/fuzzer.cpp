@@ -12,6 +12,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/fuzz/heap.hpp"
 #include "core/error.hpp"

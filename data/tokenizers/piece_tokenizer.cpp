@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/end_of_text.hpp"

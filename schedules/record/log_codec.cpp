@@ -1,6 +1,7 @@
 #include "schedules/record/log_codec.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipetrain::schedules {
 

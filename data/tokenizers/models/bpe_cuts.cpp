@@ -1,5 +1,7 @@
 #include "data/tokenizers/models/bpe_cuts.hpp"
 
+#include <set>
+
 #include "data/tokenizers/text/utf8.hpp"
 
 namespace pipetrain {

@@ -1,5 +1,7 @@
 #include "data/tokenizers/text/pieces.hpp"
 
+#include <algorithm>
+
 namespace pipetrain {
 
 char* TextArena::begin(std::size_t most) {

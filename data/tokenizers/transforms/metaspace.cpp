@@ -1,5 +1,7 @@
 #include "data/tokenizers/transforms/metaspace.hpp"
 
+#include <algorithm>
+
 #include "data/tokenizers/text/utf8.hpp"
 
 namespace pipetrain {

@@ -1,5 +1,7 @@
 #include "data/tokenizers/transforms/pre_tokenizers.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "data/tokenizers/text/unicode.hpp"
