@@ -12,6 +12,7 @@
 #include "apps/pipetrain_program.hpp"
 #include "bench/faults/marked_processes.hpp"
 #include "catch.hpp"
+#include "comm/control/held_port.hpp"
 #include "comm/ucx/ucx_folder_names.hpp"
 
 using namespace pipetrain;
