@@ -13,6 +13,7 @@
 #include "apps/generate/chosen_adapters.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "data/tokenizers/folder_tokenizer.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/named_model.hpp"
 #include "model/weights/peft/peft_config.hpp"
@@ -25,15 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<std::int32_t>;
 
-bool has_tokenizer(const fs::path& folder) {
-  std::error_code ignored;
-  const auto holds = [&](const char* name) { return fs::exists(folder / name, ignored); };
-  return holds("tokenizer.json") || holds("tokenizer.model") || holds("vocab.json");
-}
-
 std::unique_ptr<Tokenizer> open_tokenizer_of(const GenerateOptions& options, std::vector<std::string>& notes) {
   if (options.tokenizer) return open_tokenizer(*options.tokenizer);
-  if (has_tokenizer(options.model)) return open_tokenizer(options.model);
+  if (holds_tokenizer(options.model)) return open_tokenizer(options.model);
   if (options.chat_template)
     throw Error(ErrorKind::input, {"chat", *options.chat_template},
                 "a chat needs a tokenizer, and there is none in the model's folder; name one with --tokenizer");

@@ -21,6 +21,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"
+#include "data/tokenizers/folder_tokenizer.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters/parameter_groups.hpp"
 #include "model/weights/companion_files.hpp"
@@ -93,9 +94,11 @@ std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, 
   return parts;
 }
 
-DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {
+DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config, std::vector<std::string>& notes) {
   DatasetOptions data;
   static_cast<DataSettings&>(data) = settings.data;
+  if (data.tokenizer.empty() && !data.inputs.empty())
+    data.tokenizer = tokenizer_in_folder(settings.model.name, config.vocabulary, notes);
   data.default_sequence_length = config.max_positions;
   data.max_positions = config.max_positions;
   data.vocabulary = config.vocabulary;
@@ -118,7 +121,7 @@ void take_data([[maybe_unused]] const RunSettings& settings, std::shared_ptr<con
 
 // Evaluation data has the sequence length of training.
 void open_data(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
-  DatasetOptions data = data_options(settings, job.config);
+  DatasetOptions data = data_options(settings, job.config, notes);
   data.notes = &notes;
   job.dataset = open_dataset(data);
   if (settings.evaluation.split) {

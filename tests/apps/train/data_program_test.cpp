@@ -1,4 +1,5 @@
 // The results of runs on data with --pack, --text-keys and --chat-template.
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -75,6 +76,25 @@ TEST_CASE("each text is a sample of its own where nothing is packed") {
   CHECK(trained_rows(rows, "--pack none --pp 2") == steps);
   CHECK(refused(small_data + "--pack none") ==
         "--pack none: the built-in text is one document, too long for a sample; pack documents");
+}
+
+TEST_CASE("texts are read with the tokenizer in the model's folder, or as bytes with a note that says why") {
+  const TempFolder folder;
+  for (const auto& file : std::filesystem::directory_iterator(test_data() + "/golden/llama3_tiny"))
+    std::filesystem::copy(file.path(), folder.path());
+  const std::string data = folder.write("rows.txt", "a text that has more than enough tokens for one sample").string();
+  const std::string options = "--model '" + folder.path().string() +
+                              "' --init random --device cpu --threads 1 --microbatches 1 --steps 1 --seq-len 4 --data '" +
+                              data + "'";
+  CHECK_THAT(run(options).err, !Contains("tokenizer"));
+  folder.write("tokenizer.json", test::byte_level_file());
+  const Result beside = run(options);
+  CHECK(beside.status == 0);
+  CHECK_THAT(beside.err, Contains("texts are read with the tokenizer in " + folder.path().string()));
+  folder.write("tokenizer.json", "{\"model\": 3}");
+  const Result damaged = run(options);
+  CHECK(damaged.status == 0);
+  CHECK_THAT(damaged.err, Contains("is not used (") && Contains("texts are read as bytes; name another tokenizer"));
 }
 
 TEST_CASE("messages are learned in the template of the tokenizer's files, or in that of a file that is named") {
