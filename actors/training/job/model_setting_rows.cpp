@@ -43,8 +43,7 @@ SettingRows model_rows() {
        special(TextList{}, unset), used_alone, "the built-in text"},
       {"tokenizer", "PATH",
        "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (with merges.txt next to it), or a folder with one",
-       text<&Run::data, &DataSettings::tokenizer>(), used_alone,
-       "for files of data the one in the model's folder, else bytes are tokens"},
+       text<&Run::data, &DataSettings::tokenizer>(), used_alone, "the model folder's for files of data, else bytes are tokens"},
       {"text-keys", "A,B", "the keys of rows whose texts are read, one after the other",
        special(AnyText{},
                [](const Run& run) {
