@@ -19,10 +19,10 @@ namespace {
 
 const fs::path page = fs::path(test_data()).parent_path() / "docs" / "multi-node.md";
 
-// Returns the text between ``` and ``` under this heading.
+// Returns the lines of the first block of commands under this heading. The line that opens it may have a mark.
 std::string block_under(const std::string& heading) {
   const std::string text = read_file(page);
-  const std::size_t begin = text.find("```\n", text.find(heading)) + 4;
+  const std::size_t begin = text.find('\n', text.find("```", text.find(heading))) + 1;
   return text.substr(begin, text.find("```", begin) - begin);
 }
 
