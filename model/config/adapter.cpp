@@ -1,5 +1,7 @@
 #include "model/config/adapter.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,6 +22,9 @@ bool names_module(std::string_view name, std::string_view module) {
   if (!module.ends_with(name)) return false;
   return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
 }
+
+std::string gate_up_parameter(std::int64_t layer) { return fmt::format("model.layers.{}.mlp.experts.gate_up_proj", layer); }
+std::string down_parameter(std::int64_t layer) { return fmt::format("model.layers.{}.mlp.experts.down_proj", layer); }
 
 std::optional<std::string> parameter_of(std::string_view module) {
   constexpr std::string_view infix = ".experts.";

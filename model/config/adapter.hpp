@@ -45,6 +45,9 @@ struct ModuleAdapter {
 
 // True when a name is the module's, or its last part from a dot on.
 bool names_module(std::string_view name, std::string_view module);
+// The names of the parameters that hold the matrices of all experts of a layer: gate and up, and down.
+std::string gate_up_parameter(std::int64_t layer);
+std::string down_parameter(std::int64_t layer);
 // Returns the name of the parameter that holds an expert's matrix: that of the module "model.layers.3.mlp.experts.7.down_proj"
 // without the expert's number. Returns nothing for a module of no expert.
 std::optional<std::string> parameter_of(std::string_view module);

@@ -178,8 +178,7 @@ std::optional<TargetFault> find_parameter_fault(const ModelConfig& config) {
     const auto blocks = blocks_of(config);
     return std::any_of(blocks.begin(), blocks.end(), [&](const Block& block) {
       if (block.kind != BlockKind::experts) return false;
-      const std::string experts = fmt::format("model.layers.{}.mlp.experts.", block.layer);
-      return names_module(parameter, experts + "gate_up_proj") || names_module(parameter, experts + "down_proj");
+      return names_module(parameter, gate_up_parameter(block.layer)) || names_module(parameter, down_parameter(block.layer));
     });
   };
   for (const std::string& parameter : config.adapter.parameters)

@@ -171,14 +171,13 @@ bool have_like_adapters(const Adapter& adapter, const Block& a, const Block& b) 
   const auto is_adapted = [&](const Block& block) {
     return adapter.layers.empty() || std::binary_search(adapter.layers.begin(), adapter.layers.end(), block.layer);
   };
-  const auto has_parameter = [&](const Block& block, const char* name) {
-    const std::string parameter = fmt::format("model.layers.{}.mlp.experts.{}", block.layer, name);
+  const auto has = [&](const std::string& parameter) {
     return std::any_of(adapter.parameters.begin(), adapter.parameters.end(),
                        [&](const std::string& end) { return names_module(end, parameter); });
   };
   if (is_adapted(a) != is_adapted(b)) return false;
-  return a.kind != BlockKind::experts || (has_parameter(a, "gate_up_proj") == has_parameter(b, "gate_up_proj") &&
-                                          has_parameter(a, "down_proj") == has_parameter(b, "down_proj"));
+  return a.kind != BlockKind::experts || (has(gate_up_parameter(a.layer)) == has(gate_up_parameter(b.layer)) &&
+                                          has(down_parameter(a.layer)) == has(down_parameter(b.layer)));
 }
 
 }  // namespace

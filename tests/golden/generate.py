@@ -53,6 +53,24 @@ def prompt(seed, length, limit):
     return ids
 
 
+def answer(model, ids, new_tokens):
+    """The ids that the model writes on greedily, and the first logits of the first of them."""
+    out = model.generate(
+        input_ids=torch.tensor([ids]),
+        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+        do_sample=False,
+        max_new_tokens=new_tokens,
+        eos_token_id=None,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    steps = torch.cat(out.logits)
+    first, second = steps.topk(2).values.T
+    assert (first - second).min() > 1e-4, "a close race would test rounding"
+    return {"answer": out.sequences[0, len(ids):].tolist(), "logits": [round(x, 7) for x in steps[0, :8].tolist()]}
+
+
 def main():
     cases = []
     for name, changes, lengths, new_tokens in CASES:
@@ -66,25 +84,12 @@ def main():
         answers = []
         for index, length in enumerate(lengths):
             ids = prompt(17 * index, length, min(300, config.vocab_size - 3))
-            out = model.generate(
-                torch.tensor([ids]),
-                attention_mask=torch.ones(1, length, dtype=torch.long),
-                do_sample=False,
-                max_new_tokens=new_tokens,
-                eos_token_id=None,
-                pad_token_id=0,
-                return_dict_in_generate=True,
-                output_logits=True,
-            )
-            steps = torch.cat(out.logits)
-            first, second = steps.topk(2).values.T
-            assert (first - second).min() > 1e-4, "a close race would test rounding"
-            answer = out.sequences[0, length:].tolist()
-            answers.append({"prompt": ids, "answer": answer, "logits": [round(x, 7) for x in steps[0, :8].tolist()]})
+            answers.append({"prompt": ids, **answer(model, ids, new_tokens)})
         cases.append({"model": name, "config": changes, "new_tokens": new_tokens, "answers": answers})
     source = f"transformers {transformers.__version__}, torch {torch.__version__}, float64, eager attention"
     json.dump({"source": source, "cases": cases}, sys.stdout)
     print()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -15,36 +15,16 @@ import torch
 import transformers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(HERE)  # not for peft, which would take the folder bitsandbytes for a package
+from generate import answer, prompt  # noqa: E402
+
+sys.path.pop()
+
 CASES = [
     ("llama3_tiny", ["llama3", "llama3_dora"], [3, 20], 24),
     ("gpt2_tiny", ["gpt2", "gpt2_dora"], [2, 30], 24),
     ("granite_tiny", ["granite", "granite_dora"], [3, 20], 16),
 ]
-
-
-def prompt(seed, length, limit):
-    state, ids = seed + 1, []
-    for _ in range(length):
-        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
-        ids.append(3 + (state >> 33) % limit)
-    return ids
-
-
-def answer(model, ids, new_tokens):
-    out = model.generate(
-        input_ids=torch.tensor([ids]),
-        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-        do_sample=False,
-        max_new_tokens=new_tokens,
-        eos_token_id=None,
-        pad_token_id=0,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
-    steps = torch.cat(out.logits)
-    first, second = steps.topk(2).values.T
-    assert (first - second).min() > 1e-4, "a close race would test rounding"
-    return {"answer": out.sequences[0, len(ids):].tolist(), "logits": [round(x, 7) for x in steps[0, :8].tolist()]}
 
 
 def main():
