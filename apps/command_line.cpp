@@ -111,7 +111,7 @@ const Command& find_command(const std::string& name) {
                           nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help lists the commands"));
 }
 
-// The arguments of a command before those of a program that launch starts, which has options of its own.
+// Returns the arguments of the command itself, without those of a program that launch starts.
 std::span<const std::string> own_arguments(const Command& command, const std::vector<std::string>& arguments) {
   return {arguments.data(), command.name == "launch" ? arguments_of_launch(arguments) : arguments.size()};
 }

@@ -7,7 +7,7 @@ namespace pipetrain {
 
 struct RunLayout {
   int changes = 0;   // since the run began
-  std::string text;  // what the owner of the processes has given with the last change; empty at first
+  std::string text;  // from the owner of the processes, with the last change; empty at first
 
   static void wire_fields(auto& wire, auto& layout) { wire(layout.changes, layout.text); }
 };

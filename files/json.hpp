@@ -17,7 +17,7 @@ namespace pipetrain {
 struct JsonLimits {
   int depth = 16;                                  // nesting of objects and arrays
   std::size_t values = 200'000;                    // strings, numbers, objects, ... in total; 0: no limit
-  std::size_t token_bytes = std::size_t{1} << 20;  // of a string or number, or of the space between two
+  std::size_t token_bytes = std::size_t{1} << 20;  // of a string, a number, or the white space between two
   bool comments = false;                           // allows // and /* */
 };
 

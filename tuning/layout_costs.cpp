@@ -106,7 +106,7 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
   const auto& costs = parts(layout);
   double bound = 0;
   for (int stage = 0; stage < layout.pp; ++stage) {
-    double compute = 0, first = 0;  // first: forwards before the stage's own
+    double compute = 0, first = 0;  // first: when the stage's first forward can begin
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const PartCost& part = costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
       compute += part.compute() - (layout.braids() ? 2 * part.times.tp_communication : 0);

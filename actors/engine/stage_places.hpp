@@ -1,4 +1,4 @@
-// Where the stages of a pipeline run: which chunks and parts they have, and in which process each part is.
+// StagePlaces says in which process each part of a pipeline's stages runs, and which chunks the stages have.
 #pragma once
 
 #include <memory>

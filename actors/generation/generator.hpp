@@ -28,7 +28,7 @@ struct GenerationEstimate {
   };
   std::vector<Device> devices;             // in the mesh's order of ranks
   std::vector<std::vector<Block>> blocks;  // by stage
-  std::optional<Error> shortage;           // what a Generator would throw if the machine has too little memory
+  std::optional<Error> shortage;           // thrown by a Generator if the machine has too little memory
 };
 // planned: the processes that the job would run in. Throws Error(input) when the model cannot be laid out in this way.
 GenerationEstimate estimate_generation(const GenerationJob& job, const std::optional<PlannedProcesses>& planned = {});

@@ -28,8 +28,8 @@ struct RunProcesses {
   std::optional<TransportKind> transport;  // the transport to use; no value: see choose_transport()
   // Replaces make_transport() where it is not null.
   std::function<std::unique_ptr<Transport>(ControlPlane&, const Mesh&)> make_transport;
-  // Where the run continues when processes are lost: gives the control planes that follow the first one. A Trainer then
-  // replaces `control`, and `process_of` by the processes that have taken over ranks. May be null.
+  // Gives the control planes that follow the first one, for a run that continues when processes are lost; null for others.
+  // A Trainer then replaces `control`, and `process_of` by the processes that have taken over ranks.
   std::shared_ptr<control::SuccessivePlanes> planes;
   std::vector<int> process_of;  // by rank; empty: ranks are dealt in order
   int spares = 0;               // processes that keep no ranks while the others have some

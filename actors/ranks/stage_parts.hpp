@@ -17,7 +17,7 @@ class StageParts {
   // Returns the parts that begin with one of these ranks, in their order.
   std::vector<StageId> beginning_with(const std::vector<int>& ranks) const;
   std::vector<int> ranks_of(StageId id) const;  // in order
-  // Where a rank of any stage, by stage_rank(), belongs: to this part, with this index among its ranks.
+  // The part to which a rank of any stage, by stage_rank(), belongs, and its index among that part's ranks.
   struct PartRank {
     int part = 0, number = 0;
   };

@@ -57,7 +57,8 @@ std::string command_entries() {
   return page;
 }
 
-// Each command's options but those that it shares with train, of which launch has all.
+// Returns the sections of options of every command but train, whose options have sections of their own, and launch, which takes
+// the same ones.
 std::string options_of_commands() {
   std::string page;
   for (const CommandSummary& command : command_summaries())

@@ -66,7 +66,7 @@ const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(co
 }  // namespace
 
 std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on, const Name& name) {
-  bool stopped = false;  // whether the passed-on signal ended a process before it could answer
+  bool stopped = false;  // true when the passed-on signal ended a process before it could answer
   for (const ProcessEnd& end : ends) {
     if (end.signal == 0 || end.ended_by_launch) continue;
     if (end.stopped || passed_on == 0 || !asks_to_stop(end.signal)) return by_signal(end, name);

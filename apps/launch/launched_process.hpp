@@ -28,7 +28,7 @@ class LaunchedProcess {
   LaunchedProcess& operator=(const LaunchedProcess&) = delete;
 
   pid_t id() const { return id_; }
-  bool joined() const { return joined_; }  // whether it has reported so
+  bool joined() const { return joined_; }  // as it has reported
   bool running() const { return id_ > 0; }
   bool stopped() const { return end_.stopped; }
   int report_pipe() const { return pipe_; }

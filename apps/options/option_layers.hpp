@@ -1,4 +1,5 @@
-// Where options come from. Every layer gives words by option name; what they mean is decided in one place afterwards.
+// The layers from which options come: command line, environment, file. Each gives words by option name; OptionValues decides
+// afterwards what they mean.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,7 @@ namespace pipetrain {
 
 inline constexpr std::int64_t most_processes = 4096;  // of a run
 
-// Where process 0 listens.
+// The address at which process 0 listens.
 struct MasterAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 29500;

@@ -16,8 +16,8 @@ struct Reworded {
 // Returns an option of training as another command takes it, under that heading.
 OptionSpec shared_option(const char* group, const char* name, const Reworded& texts = {});
 
-// Returns the options for the files into which simulate and replay draw a timeline. `svg` and `trace` end the help of those
-// two.
+// Returns the options for the files into which simulate and replay draw a timeline. `svg` and `trace` are appended to the help
+// of --svg and --trace.
 OptionRows timeline_options(const std::string& svg = {}, const std::string& trace = {});
 // --help and --version.
 OptionRows page_options();

@@ -39,7 +39,7 @@ struct TrainOptions {
 
   OptionPlaces places;  // of what was not given on the command line
 
-  // Lines for stderr. To be printed once nothing can end in exit status 2 any more, because an error is alone there.
+  // Lines for stderr. Print them once no error of exit status 2 can follow, because such an error must stand there alone.
   std::vector<std::string> notes;
 };
 

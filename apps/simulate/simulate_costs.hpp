@@ -11,8 +11,8 @@ namespace pipetrain {
 
 struct StepTimes : schedules::StageTimes {  // F and I with the exchanges between tensor-parallel ranks
   std::string edge_option;                  // that gave the fewest of the edges
-  bool ends = false;                        // whether any time of the end of step is given
-  bool seconds = false;                     // what one unit of time is; else the user knows
+  bool ends = false;                        // true when a time of the end of step is given
+  bool seconds = false;                     // times are in seconds; false: in a unit that the user knows
 
   // Empty, or why the plan's edges are not all given, to follow the name of an option.
   std::string why_not(const schedules::Placement& placement) const;

@@ -42,7 +42,7 @@ struct SimulatedSchedule {
   std::optional<SolverReport> solver;
   std::optional<FollowingReport> following;  // set if --post-validation asks for it and the plan supports it
   std::vector<double> peak_bytes;            // by stage; empty if the costs do not say
-  std::optional<bool> fits;                  // whether the memory slots suffice, if they are limited
+  std::optional<bool> fits;                  // true when the memory slots suffice; no value without a limit
 };
 
 // Returns the documented JSON array: one object for each schedule.

@@ -69,7 +69,7 @@ void SuccessiveLayouts::keep_page(TrainingInLayout& training) {
   page_ = training.take_report();
 }
 
-// Where no further layout can begin, the page, the metrics and the relayout command of process 0 say so.
+// Reports on the page, in the metrics and to the relayout command of process 0 that no further layout can begin.
 void SuccessiveLayouts::tell_end(const Error& error) noexcept {
   if (!between_ || !leads()) return;
   try {
@@ -82,8 +82,8 @@ void SuccessiveLayouts::tell_end(const Error& error) noexcept {
   }
 }
 
-// Where the run has been asked for this layout, tells so; where it cannot be built, a run of one process goes back to the
-// one before.
+// Begins the run in the present layout, and reports it if it was asked for. If it cannot be built, a run of one process goes
+// back to the layout before.
 std::unique_ptr<TrainingInLayout> SuccessiveLayouts::begin() {
   try {
     auto training = std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_);

@@ -88,7 +88,7 @@ class Undisturbed {
 
 struct Outcome {
   bool ended = false, named = false, alone = false;
-  bool learned = true;            // whether the run learned what it should, if it started again
+  bool learned = true;            // true when the run learned as it should, if it started again
   std::optional<double> noticed;  // seconds from an external fault to the first message about it
 };
 

@@ -46,9 +46,9 @@ struct RowResult {
   std::vector<LimitOp> limit_ops;
   std::optional<TimeShares> shares;
   double taken_bytes = 0;          // of the fullest GPU, as the driver reports; 0: not measured
-  std::vector<std::string> notes;  // what failed or was left out, and why
+  std::vector<std::string> notes;  // the rows that failed or were left out, and why
 
-  bool failed = false;  // whether something failed that should have run
+  bool failed = false;  // true when something failed that should have run
 };
 
 // Returns the first schedule whose actions are measured separately, to which the shares relate; null if there is none.

@@ -11,7 +11,7 @@
 
 namespace pipetrain::control {
 
-// Where a newcomer gathers with the members, and the number that it has among them.
+// The address at which a newcomer gathers with the members, and its number among them.
 struct Call {
   int number = 0;
   int leader = 0;  // the number of the process that gathers the others

@@ -83,7 +83,7 @@ std::string UcxConnections::reason_of(const UcxConnection& connection, ucs_statu
   return std::string("its connection broke (") + ucs_status_string(status) + ")" + (connected ? "" : remedy_by_ucx_settings());
 }
 
-// UCX may call this while it uses the endpoint, so that is closed afterwards.
+// UCX may call this while it uses the endpoint, so a task closes the endpoint later.
 void UcxConnections::fail(UcxConnection& connection, const std::string& why) {
   if (std::exchange(connection.failed, true)) return;
   const int process = connection.process;

@@ -29,7 +29,7 @@ struct ReceiverDescription {
   int other = 0;
   std::uint32_t slots = 0;
   std::vector<LaneDescription> lanes;
-  // Where the slots may be mapped: their memory, and the address in it of each lane of each slot.
+  // The memory of slots that may be mapped, and the address in it of each lane of each slot.
   std::vector<SharedMemoryName> memory;
   std::vector<std::uint64_t> addresses;
 

@@ -190,7 +190,7 @@ class RowEvents : public JsonEvents {
   MessageReader* messages_ = nullptr;  // set once messages have begun
   MessageReader::Field message_field_ = MessageReader::Field::role;
   int depth_ = 0;
-  bool is_empty_ = false;  // whether the list or object opened last is empty so far
+  bool is_empty_ = false;  // true while the list or object opened last is empty
 };
 
 void parse_stream(std::string_view row, RowReader& reader) {

@@ -43,7 +43,7 @@ struct Row {
   std::string unrendered;             // the reason why a built-in template cannot render the messages; empty if it can
   std::int64_t ids = 0, labels = 0;   // their numbers
   std::int64_t kept = 0;              // ids before the padding that a mask marks
-  bool has_labels = false;            // whether it has labels besides ids
+  bool has_labels = false;            // true when it has labels besides ids
   std::vector<bool> left_out;         // one for each wanted label, or empty: true for labels that masks exclude
   std::optional<std::int64_t> label;  // the class
   std::optional<WrongValue> wrong;    // the first among the ids before the padding, or else among the labels

@@ -111,7 +111,7 @@ std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_v
 struct Packing {
   std::int64_t sequence_length = 0;
   std::optional<std::int32_t> marker;  // between adjacent streams
-  bool isolates = false;  // whether a document's first token is not counted, and samples list where documents begin
+  bool isolates = false;               // a document's first token is not counted, and samples list where documents begin
 };
 
 // Cuts samples from the concatenated streams. Throws Error(input) if there are too few tokens for one sample, or if

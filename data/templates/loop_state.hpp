@@ -17,7 +17,7 @@ class LoopState : public Object, public std::enable_shared_from_this<LoopState> 
   struct Source {
     std::unique_ptr<Iterator> iterator;
     std::optional<std::int64_t> size;
-    Value keeps;  // what the iterator reads
+    Value keeps;  // read by the iterator, which it must outlive
   };
   // `again` runs a recursive loop over other values; empty for other loops.
   LoopState(Source source, int depth, Again again) : source_(std::move(source)), depth_(depth), again_(std::move(again)) {}

@@ -83,7 +83,7 @@ void AnswerFinder::fail_answer(std::size_t answer) const {
                   program_.file(), answer));
 }
 
-// Where the content of a message lies in the whole text, which another content leaves as it is around it.
+// Returns the range of a message's content in the whole text; no value if another content changes the text around it.
 std::optional<TextSpan> AnswerFinder::content_span(std::size_t message) const {
   const auto text = try_render({chat_.messages.size(), message}, false);
   const std::size_t found = text ? text->find(placeholder) : std::string::npos;
@@ -104,8 +104,8 @@ std::size_t AnswerFinder::begin_of(std::size_t answer) const {
   return own->begin;
 }
 
-// Behind the message before the answer, and what asks for an answer to it. A template may ask with more than it keeps, such as
-// the beginning of a thought.
+// Finds where the text ends that asks for the answer, after the message before it. A template may ask with more than it keeps,
+// such as the beginning of a thought.
 std::optional<std::size_t> AnswerFinder::begin_after(std::size_t answer) const {
   if (answer == 0) return std::nullopt;
   const auto before = content_span(answer - 1);

@@ -21,7 +21,7 @@ using templates::TextSpan;
 
 struct RenderedChat {
   std::string text;
-  std::vector<TextSpan> answers;  // what the assistant writes with what ends it, in order and apart from each other
+  std::vector<TextSpan> answers;  // the assistant's texts with their ends, in order and apart from each other
 };
 
 // Immutable; all methods are thread-safe. They throw templates::RenderError with the template's file and line.

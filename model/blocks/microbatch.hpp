@@ -34,7 +34,7 @@ struct DropoutDraws {
 // A slice of the sequence of a microbatch, if microbatches pass in slices.
 struct SliceArgs {
   std::int64_t first = 0;                     // the position of its first token in the sample
-  bool last = false;                          // whether it is the microbatch's last slice
+  bool last = false;                          // true for the microbatch's last slice
   std::vector<ActivationSlot*> earlier = {};  // the chunk's slots of the slices before it, in order; they stay until its B
 };
 

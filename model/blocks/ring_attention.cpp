@@ -15,7 +15,7 @@ struct Meeting {
   int queries;  // the half: 0 or 1
   std::int64_t first_row, rows;
   std::int64_t position = 0;  // the position in the sequence of the first row's key, if the rows are contiguous there
-  bool first = false;         // whether these queries meet keys for the first time
+  bool first = false;         // true when these queries meet keys for the first time
 };
 
 // One pass of keys and values around the ring.

@@ -34,7 +34,7 @@ using GradientProduct = std::variant<WeightGradArgs, Fp8MatmulArgs, GroupedWeigh
 // A gradient that is still to be computed. Its tensors stay valid until then.
 struct KeptGradient {
   GradientProduct product;
-  bool last = true;  // whether it is the microbatch's last product for this matrix
+  bool last = true;  // true for the microbatch's last product for this matrix
 };
 
 // Called after each matrix gradient, once one microbatch's contribution has been enqueued.

@@ -118,7 +118,7 @@ enum class Split { none, rows, columns };
 
 enum class Initialisation {
   normal,           // of ModelConfig::init_std
-  residual_normal,  // what ends in the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
+  residual_normal,  // of matrices that add to the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
   row_norms,        // of the matrix that a magnitude belongs to: the norm of each of its rows
   input_uniform,    // a matrix [outputs, inputs]: uniform between -1 / sqrt(inputs) and 1 / sqrt(inputs)
   ones,
@@ -129,7 +129,7 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,     // what is trained of experts that are divided over ranks (ExpertPart); else it is dense, or adapter
+  expert,     // trained tensors of experts that ranks divide (ExpertPart); those of others are dense, or adapter
   frozen,     // no gradient, no optimizer: weights that stay as they are
   adapter,    // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
   quantised,  // frozen matrices that are kept in ModelConfig::base_form

@@ -51,8 +51,7 @@ class SharedExpert {
   void gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
                      WeightGradients& gradients, const Saved& saved) const;
 
-  // Computes out += the adapter's product with in, for this rank's columns. Every rank has all rows, so that adapters compute
-  // shares, too.
+  // Computes out += the adapter's product with in, for all rows and this rank's columns.
   void add_adapter(const BlockContext& context, const LowRankAdapter& adapter, const Tensor& in, const Tensor& out,
                    const LowRankAdapter::Saved& saved) const;
 

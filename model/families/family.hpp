@@ -59,7 +59,7 @@ struct FamilySpec {
   const char* classifier;    // Hugging Face's, the one with a head for sequence classification; "" if it has none
   FamilyNames names = decoder_names;
   std::vector<double DropoutRates::*> dropouts = {&DropoutRates::attention};  // the rates that its config.json has
-  ModelConfig defaults;  // what all models of the family have in common; sizes are still to be given
+  ModelConfig defaults;  // common to all models of the family; sizes are still to be given
   // The ids that hold where config.json does not mention them. Without pad_id such a model has no padding token.
   std::optional<std::int64_t> bos_id = {}, eos_id = {}, pad_id = {};
   bool has_windows = false;  // its models may have layers within a window

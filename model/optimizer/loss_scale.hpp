@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-// Where a dynamic scale begins unless somebody says otherwise.
+// The first value of a dynamic scale unless the settings give another.
 inline constexpr double usual_dynamic_scale = 65536;
 
 struct LossScaleSettings {

@@ -33,7 +33,7 @@ struct Parameter {
   std::size_t grad_offset = 0;  // first element, in the gradient arena
   int chunk = 0;                // of this stage
   Initialisation initialisation = Initialisation::normal;
-  bool decays = true;  // whether weight decay applies
+  bool decays = true;  // true when weight decay applies
   ParameterGroup group = ParameterGroup::dense;
   std::int64_t expert = -1;  // see TensorSpec
   // True for the use of the embedding's weight by the model's last part (TensorSpec), which has the embedding's name, so that

@@ -31,7 +31,7 @@ std::string tensor_and_more(const std::string& name, std::size_t count) {
 // The source of the output head's tensors.
 struct HeadSource {
   std::unique_ptr<WeightSource> new_head;  // for tensors of the head that the files lack; may be null
-  bool embedding_is_head = false;          // whether files may hold the embedding under the head's name
+  bool embedding_is_head = false;          // true when files may hold the embedding under the head's name
 };
 
 class HfWeights : public WeightSource {

@@ -19,7 +19,7 @@ struct TensorPiece {
   std::string state, tensor;
   int axis = -1;                    // the axis along which the slice is cut: 0 rows, 1 columns, -1 not cut
   std::int64_t begin = 0, end = 0;  // of the slice, along the axis
-  bool transposed = false;          // whether the slice is stored as [columns, rows]
+  bool transposed = false;          // true when the slice is stored as [columns, rows]
   // Elements [first, last) of the slice as it is stored; nothing: all of them.
   struct Range {
     std::int64_t first = 0, last = 0;

@@ -58,8 +58,8 @@ struct RouteArgs {
   Routing routing;  // output
 };
 
-// Where the counts of each token's sequence are. With isolated documents a document is a sequence, and its counts are in the
-// row of its first token, so that there are as many rows as tokens of whole samples. Only on CPUs.
+// The rows of counts to which tokens belong: one row for each sequence. With isolated documents a document is a sequence, and
+// its counts are in the row of its first token, so that there are as many rows as tokens of whole samples. Only on CPUs.
 struct CountedSequences {
   std::int64_t batch = 1;
   Tensor documents = {};  // [T] i32: see ForwardArgs::documents; without memory: a sample is one sequence

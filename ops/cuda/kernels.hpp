@@ -146,8 +146,8 @@ struct AddRanksArgs {
 };
 void add_ranks(cudaStream_t stream, const AddRanksArgs& args);
 std::size_t square_sum_scratch(std::int64_t elements);  // bytes
-// `counter` must be zero, and is zero again afterwards.
 void square_sums(cudaStream_t stream, const Tensor& tensor, const Tensor& sums);
+// `counter` must be zero, and is zero again afterwards.
 void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);
 
 }  // namespace pipetrain::cuda

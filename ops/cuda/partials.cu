@@ -14,7 +14,7 @@ __global__ void add_partials_kernel(const float* partial, int shares, int cols, 
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * cols;
   partial += static_cast<std::int64_t>(blockIdx.y) * cols;
   float* const total = blockIdx.y == 0 ? sums.first : blockIdx.y == 1 ? sums.second : sums.third;
-  const int own = blockIdx.x * 32 + threadIdx.y;  // the column that this row of threads writes
+  const int own = blockIdx.x * 32 + threadIdx.y;  // the column that thread (0, y) writes
   const float old = own < cols ? total[own] : 0.0F;
   double sum = 0;
   for (int first = threadIdx.y; first < shares && col < cols; first += 32 * unroll) {

@@ -10,7 +10,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 
-// The results of a gated unit and, of its backward, the gradients of both halves.
+// The gradients of both halves of a gated unit.
 template <class R>
 struct UnitGradients {
   R gate, up;

@@ -17,7 +17,7 @@ struct ScheduleShape {
 
 struct ScheduleInfo {
   std::string_view name;
-  int default_chunks = 1;  // what --chunks means when it is not given
+  int default_chunks = 1;  // used when --chunks is not given
   bool chunks_can_vary = false;
   bool has_ready_rule = false;  // --order ready is possible
   bool uses_costs = false;      // the plan depends on costs and memory: use build_auto() or solve() where they are known

@@ -35,7 +35,7 @@ struct LongRunResult {
   double goodput = 0;   // steps that count, at the undisturbed run's speed
   double repeated = 0;  // steps whose results a failure destroyed
   double down = 0;      // no steps: restarts, takeovers, waits for hosts
-  double slowed = 0;    // what steps took longer while hosts computed for failed ones
+  double slowed = 0;    // added to steps while hosts computed for failed ones
   double saving = 0;    // stalls of checkpoints
   int failures = 0;
   int restarts = 0;  // from a checkpoint

@@ -43,7 +43,7 @@ class RemoteSupervisorActor : public caf::event_based_actor {
   struct Member {
     StageId id;
     caf::actor actor;
-    std::string line;  // what the stage waited for, once it has stopped
+    std::string line;  // names the input that the stage waited for, once it has stopped
   };
   struct Reading {
     StageId stage;

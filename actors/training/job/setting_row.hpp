@@ -42,7 +42,7 @@ struct SettingPhrase {
 
 struct SettingRow {
   std::string name;   // "seq-len"
-  std::string value;  // what help calls it, "N"; empty: a switch, or the choices themselves
+  std::string value;  // its name in help, "N"; empty: a switch, or the choices themselves
   std::string help;   // other settings stand in it as `seq-len`
   SettingMember member;
   unsigned uses = used_alone;

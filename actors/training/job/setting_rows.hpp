@@ -14,7 +14,7 @@ SettingRows adapter_rows();
 SettingRows expert_rows();
 
 SettingRows layout_rows();
-SettingRows state_rows();  // what replicas divide and compress, and what is offloaded
+SettingRows state_rows();  // divided and compressed by replicas, and offloaded
 SettingRows schedule_rows();
 SettingRows batch_rows();
 SettingRows device_rows();

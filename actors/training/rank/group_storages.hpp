@@ -51,7 +51,7 @@ class GroupStorages {
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
-  // Where a rank holds a parameter, by its index in the layout of its group.
+  // The group that holds a parameter of this rank, and the parameter's index in the layout of that group.
   struct Holder {
     ParameterGroup group;
     TrainedGroup* trained;  // null: the group is not trained

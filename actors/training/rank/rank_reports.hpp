@@ -43,7 +43,7 @@ class RankReports {
   std::int64_t microbatch_losses_;  // numbers of a microbatch
   Buffer memory_, host_memory_;
   Tensor all_;                            // f64, on the device: scores, losses, square sums and statistics, one after the other
-  Tensor scores_, losses_, square_sums_;  // scores: [samples of a step, own classes], of evaluations
+  Tensor scores_, losses_, square_sums_;  // scores: of an evaluation, [samples of a step, own classes]
   std::vector<Tensor> statistics_;        // by chunk: [its routed blocks, router_statistics()]
   std::int64_t begin_ = 0, end_ = 0;      // the range of all_ that was copied last
 };

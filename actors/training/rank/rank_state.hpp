@@ -41,8 +41,8 @@ class RankState {
   // Continues from the setup's copy, if it has one, in place of loading: frozen weights still come from `state`. Throws
   // Error(internal) for a copy that is not whole or of another rank.
   void load_or_continue(const InitialState& state);
-  // Where the setup keeps copies: copies the state after this training step, unless that has been done. Later steps wait
-  // until it has been copied.
+  // Copies the state after this training step if the setup keeps copies, unless that has been done. Later steps wait until
+  // it has been copied.
   void keep_copy(std::int64_t step);
   // Returns the elements of such a copy.
   std::size_t copy_elements() const { return copier_ ? count_elements(copier_->source()) : 0; }
@@ -72,7 +72,7 @@ class RankState {
   // groups in the order of group_layouts().
   void square_sums(const Tensor& sums);
   std::size_t sum_count() const;
-  // Where the setup previews steps: gives operations the weights that step() would make; restore() undoes this.
+  // Gives operations the weights that step() would make, if the setup previews steps; restore() undoes this.
   void preview(float lr, float grad_scale);
   void restore();
   // Runs the optimizer's step, whose number it knows itself; not called for a skipped step.

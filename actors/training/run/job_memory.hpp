@@ -30,7 +30,7 @@ struct JobEstimate {
   std::vector<std::vector<Block>> blocks;    // by virtual stage
   std::vector<DeviceMemory> devices;
   std::size_t passed_bytes = 0;   // the most that a process passes on to its buddy after a step; 0: nothing
-  std::optional<Error> shortage;  // what a Trainer of this job would throw if the machine has too little memory
+  std::optional<Error> shortage;  // thrown by a Trainer of this job if the machine has too little memory
 };
 // planned: the processes that the job would run in, if not this one alone; data between them takes memory too. Throws
 // Error(input) when the model cannot be laid out in this way.

@@ -146,7 +146,7 @@ struct Parameter {
 };
 struct Signature {
   std::vector<Parameter> parameters;
-  bool takes_caller = false, takes_named = false, takes_positional = false;  // what the body names: caller, kwargs, varargs
+  bool takes_caller = false, takes_named = false, takes_positional = false;  // the body names caller, kwargs, varargs
 };
 struct MacroDefinition {
   std::string name;
@@ -162,7 +162,7 @@ struct FilterBlock {
   Expression filter;
   Block body;
 };
-struct Generation {  // what the model is to say, as transformers marks it
+struct Generation {  // the text that the model is to say, as transformers marks it
   Block body;
 };
 

@@ -60,7 +60,7 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32
 }
 
 void Bpe::begin_bytes(std::string_view word, Memory& memory) const {
-  bool unknown = false;  // whether the last one was unknown
+  bool unknown = false;  // true when the last one was unknown
   for (const char c : word) {
     const std::int32_t id = of_byte_[static_cast<unsigned char>(c)];
     if (id < 0 && options_.unknown && !(unknown && options_.fuse_unknown)) memory.symbols.push_back(*options_.unknown);

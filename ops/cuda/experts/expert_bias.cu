@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(threads) dots_kernel(BiasView view, const T* d
   if (lane == 0) dots[row] = static_cast<float>(dot);
 }
 
-// A block adds 32 packs of columns of one expert, blockIdx.y: each thread every eighth row, in order, and then one thread the
-// eight sums.
+// A block adds the rows of 32 packs of columns of expert blockIdx.y. Each thread adds every eighth row of its pack, in order;
+// then one thread of each pack adds the eight sums.
 template <class T, int W>
 __global__ void __launch_bounds__(32 * row_parts) sum_kernel(BiasView view, const T* dy, float* dbias) {
   using R = Real<T>;

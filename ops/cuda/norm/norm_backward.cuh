@@ -127,8 +127,8 @@ constexpr int backward_packs = 2;  // packs a thread, at least
 
 // One block runs on a multiprocessor; its teams alternate over the rows and keep the sums of their columns for
 // the weight's gradient in registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the
-// residual's. mean is used if centered only, the weight's offset only without. Rows: loads the rows; NextRow or a class with
-// its members.
+// residual's. mean is used only if `centered`, the weight's offset only if not. Rows loads the rows: NextRow, or a class with
+// the same members.
 template <bool centered, bool sums_residual, class Rows, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,

@@ -44,7 +44,7 @@ TEST_CASE("outputs that cannot be written are refused with advice") {
     for (const std::string& place : {nowhere + "/x.tokens", std::string(300, 'x') + ".tokens"}) {
       const std::string line = refused(command + " " + place);
       CHECK_THAT(line, Contains(option + " ") || Contains(place.substr(0, 10)));
-      CHECK_THAT(line, Contains("; "));  // what to do
+      CHECK_THAT(line, Contains("; "));  // the advice
     }
   }
 }
