@@ -7,7 +7,6 @@
 #include "comm/control/reasons.hpp"
 #include "comm/joining/door.hpp"
 #include "comm/joining/newcomer.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain::control {
 namespace {

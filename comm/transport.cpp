@@ -1,7 +1,5 @@
 #include "comm/transport.hpp"
 
-#include <string>
-
 #include "comm/cuda/ipc_transport.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "comm/transport_memory.hpp"

@@ -1,7 +1,5 @@
 #include "core/wire.hpp"
 
-#include <string>
-
 #include "core/error.hpp"
 #include "core/wire_fields.hpp"
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <utility>
 
 #include "files/json_misuse.hpp"
 

@@ -2,7 +2,6 @@
 // with one adapter.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <vector>
 

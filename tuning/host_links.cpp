@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/mesh.hpp"
-
 namespace pipetrain {
 namespace {
 

@@ -1,7 +1,6 @@
 #include "tuning/layout_search.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <stdexcept>
 
 #include "actors/training/job/combinations.hpp"

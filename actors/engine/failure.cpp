@@ -2,8 +2,6 @@
 
 #include <new>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 
 Failure failure_of(const std::exception_ptr& cause) {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "actors/engine/pipeline_actors.hpp"
-#include "actors/engine/run_failed.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

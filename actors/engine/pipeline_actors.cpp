@@ -1,6 +1,5 @@
 #include "actors/engine/pipeline_actors.hpp"
 
-#include <thread>
 #include <utility>
 
 #include "actors/engine/feeder.hpp"

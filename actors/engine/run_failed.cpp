@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "actors/engine/failure.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 

@@ -1,7 +1,6 @@
 // One tensor-parallel rank of one generating stage: its weights, its caches, and its forward.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

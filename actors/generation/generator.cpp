@@ -3,7 +3,6 @@
 #include <cassert>
 #include <future>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "actors/engine/pipeline.hpp"
@@ -12,7 +11,6 @@
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/run_source.hpp"
 #include "actors/ranks/named_values.hpp"
-#include "core/error.hpp"
 #include "core/process_group.hpp"
 #include "model/weights/peft/peft_config.hpp"
 

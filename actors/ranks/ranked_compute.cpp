@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <future>
-#include <string>
 #include <utility>
 
 namespace pipetrain {

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <system_error>
 
 #include "core/counted.hpp"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
-#include <system_error>
 
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/prompt_ids.hpp"

@@ -3,13 +3,11 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "apps/signals/inherited_signals.hpp"

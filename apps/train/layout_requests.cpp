@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
-#include "actors/training/records/profile.hpp"
 #include "actors/training/records/profile_layout.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/make_train_job.hpp"

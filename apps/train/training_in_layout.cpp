@@ -4,8 +4,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <memory>
-#include <optional>
 #include <ostream>
 #include <thread>
 #include <utility>
@@ -20,9 +18,7 @@
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/processes/failed_run.hpp"
-#include "apps/processes/joined_run.hpp"
 #include "apps/signals/signals.hpp"
-#include "apps/train/open_job.hpp"
 #include "apps/train/record_file.hpp"
 #include "apps/train/step_loop.hpp"
 #include "apps/train/step_outputs.hpp"

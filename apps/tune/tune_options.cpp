@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <limits>
 
 #include "actors/training/job/adapter_settings.hpp"

@@ -1,7 +1,6 @@
 #include "bindings/guest/guest_answers.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "bindings/guest/misuse.hpp"

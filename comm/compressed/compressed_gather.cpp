@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <span>
 
 #include "comm/compressed/block_codes.hpp"
 #include "core/cpu_stream.hpp"

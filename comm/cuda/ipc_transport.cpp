@@ -3,7 +3,6 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 

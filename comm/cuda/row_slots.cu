@@ -1,7 +1,6 @@
 #include "comm/cuda/row_slots.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace pipetrain {
 namespace {

@@ -1,7 +1,6 @@
 #include "comm/nccl/nccl_transport.hpp"
 
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include "comm/nccl/nccl_edges.hpp"

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <list>
-#include <optional>
 #include <span>
 #include <thread>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <cassert>
 #include <cstring>
 #include <memory>
-#include <utility>
 
 namespace pipetrain {
 namespace {

@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "comm/control/network_interfaces.hpp"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "core/cpu_device.hpp"

@@ -1,7 +1,6 @@
 #include "comm/ucx/ucx_transport.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "comm/ucx/ucx_edges.hpp"

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <future>
 #include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "data/rows/chat_row.hpp"
-#include "data/rows/row_keys.hpp"
 #include "files/json_builder.hpp"
 
 namespace pipetrain {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "files/text_encoding.hpp"
 #include "files/unpacked_file.hpp"

@@ -1,7 +1,6 @@
 #include "model/blocks/normed_projection.hpp"
 
 #include <cassert>
-#include <optional>
 
 #include "model/blocks/fp8_memory.hpp"
 

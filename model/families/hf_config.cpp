@@ -7,7 +7,6 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "model/config/config.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config.hpp"

@@ -1,8 +1,6 @@
 #include "model/weights/companion_files.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <string>
 #include <system_error>
 
 #include "core/checksum.hpp"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
-#include "actors/ranks/run_processes.hpp"
 #include "actors/training/copies/agreement.hpp"
 #include "actors/training/copies/buddy_order.hpp"
 #include "actors/training/job/combinations.hpp"

@@ -1,10 +1,8 @@
 #include "actors/training/rank/transformer_compute.hpp"
 
 #include <atomic>
-#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "actors/training/checkpoint/rank_file.hpp"

@@ -1,7 +1,6 @@
 #include "actors/training/records/profile_layout.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/records/block_times.hpp"

@@ -1,7 +1,6 @@
 #include "actors/training/records/run_timeline.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 #include "actors/training/rank/parallel_layout.hpp"

@@ -2,14 +2,12 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "actors/training/copies/agreement.hpp"
 #include "actors/training/copies/state_copies.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "core/device.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,8 +1,6 @@
 #include "actors/training/run/memberships.hpp"
 
-#include <chrono>
 #include <thread>
-#include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/engine/run_failed.hpp"
@@ -10,7 +8,6 @@
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/run/elastic_check.hpp"
 #include "comm/successive_planes.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

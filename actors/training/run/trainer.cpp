@@ -1,7 +1,6 @@
 #include "actors/training/run/trainer.hpp"
 
 #include <algorithm>
-#include <future>
 #include <map>
 #include <type_traits>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "actors/training/state/coded_units.hpp"
-#include "core/buffer.hpp"
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {

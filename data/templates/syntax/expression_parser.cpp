@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "data/templates/syntax/expression_nodes.hpp"
 

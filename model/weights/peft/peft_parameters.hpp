@@ -9,9 +9,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "model/config/config.hpp"
 #include "model/parameters/parameters.hpp"
