@@ -44,31 +44,23 @@ std::optional<std::int64_t> padding_row(const HfConfigReader& config, const Mode
   return *id < 0 ? *id + model.vocabulary : *id;
 }
 
-// Begins as a factor of 1.
-TensorSpec norm_tensor(const ModelConfig& config, TensorRole role, const std::string& name, std::int64_t size) {
-  const auto initialisation = config.norm_offset == 1 ? Initialisation::zeros : Initialisation::ones;
-  return {.role = role, .name = name, .shape = {size}, .initialisation = initialisation, .decays = false};
-}
-
-TensorSpec bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
-  return {.role = role,
-          .name = name + ".bias",
-          .shape = {size},
-          .split = split,
-          .initialisation = Initialisation::zeros,
-          .decays = false};
+// Begins as a factor of 1, to which the norm may add an offset.
+TensorSpec decoder_norm(const ModelConfig& config, TensorRole role, const std::string& name, std::int64_t size) {
+  TensorSpec tensor = norm_tensor(role, name, size);
+  if (config.norm_offset == 1) tensor.initialisation = Initialisation::zeros;
+  return tensor;
 }
 
 // Each rank computes the gradient of its own heads, and all have the same weight.
 TensorSpec head_norm(TensorRole role, const std::string& name, const ModelConfig& config) {
-  TensorSpec tensor = norm_tensor(config, role, name, config.head_dim);
+  TensorSpec tensor = decoder_norm(config, role, name, config.head_dim);
   tensor.shared = true;
   return tensor;
 }
 
 // Each rank has the weights of its own heads.
 TensorSpec projection_norm(TensorRole role, const std::string& name, const ModelConfig& config, std::int64_t heads) {
-  TensorSpec tensor = norm_tensor(config, role, name, heads * config.head_dim);
+  TensorSpec tensor = decoder_norm(config, role, name, heads * config.head_dim);
   tensor.split = Split::rows;
   tensor.indivisible = config.head_dim;
   return tensor;
@@ -76,7 +68,7 @@ TensorSpec projection_norm(TensorRole role, const std::string& name, const Model
 
 // Returns the weights of the norms of queries and keys, over each head or over all of them.
 std::vector<TensorSpec> query_key_norms(const ModelConfig& config, const std::string& prefix) {
-  const std::string query = prefix + "q_norm.weight", key = prefix + "k_norm.weight";
+  const std::string query = prefix + "q_norm", key = prefix + "k_norm";
   if (config.head_norms)
     return {head_norm(TensorRole::query_norm_weight, query, config), head_norm(TensorRole::key_norm_weight, key, config)};
   if (!config.projection_norms) return {};
@@ -97,8 +89,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
                                   {prefix + "self_attn.v_proj", config.kv_heads}};
   const std::string out = prefix + "self_attn.o_proj";
   std::vector<TensorSpec> tensors;
-  if (config.input_norms)
-    tensors.push_back(norm_tensor(config, TensorRole::norm_weight, prefix + "input_layernorm.weight", hidden));
+  if (config.input_norms) tensors.push_back(decoder_norm(config, TensorRole::norm_weight, prefix + "input_layernorm", hidden));
   for (const auto& [name, heads] : matrices)
     tensors.push_back({.role = TensorRole::qkv_weight,
                        .name = name + ".weight",
@@ -121,7 +112,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
       {.role = TensorRole::attention_out_weight, .name = out + ".weight", .shape = {hidden, query}, .split = Split::columns});
   if (config.biases.attention_out) tensors.push_back(bias_tensor(TensorRole::attention_out_bias, out, hidden, Split::none));
   if (config.output_norms)
-    tensors.push_back(norm_tensor(config, TensorRole::output_norm_weight, prefix + "post_attention_layernorm.weight", hidden));
+    tensors.push_back(decoder_norm(config, TensorRole::output_norm_weight, prefix + "post_attention_layernorm", hidden));
   return tensors;
 }
 
@@ -131,7 +122,7 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
   const char* const before = config.output_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   const std::string inputs[] = {prefix + "mlp.gate_proj", prefix + "mlp.up_proj"}, out = prefix + "mlp.down_proj";
   std::vector<TensorSpec> tensors;
-  if (config.input_norms) tensors.push_back(norm_tensor(config, TensorRole::norm_weight, prefix + before + ".weight", hidden));
+  if (config.input_norms) tensors.push_back(decoder_norm(config, TensorRole::norm_weight, prefix + before, hidden));
   for (const std::string& name : inputs)
     tensors.push_back(
         {.role = TensorRole::mlp_in_weight, .name = name + ".weight", .shape = {inner, hidden}, .split = Split::rows});
@@ -141,8 +132,7 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
       {.role = TensorRole::mlp_out_weight, .name = out + ".weight", .shape = {hidden, inner}, .split = Split::columns});
   if (config.biases.mlp) tensors.push_back(bias_tensor(TensorRole::mlp_out_bias, out, hidden, Split::none));
   if (config.output_norms)
-    tensors.push_back(
-        norm_tensor(config, TensorRole::output_norm_weight, prefix + "post_feedforward_layernorm.weight", hidden));
+    tensors.push_back(decoder_norm(config, TensorRole::output_norm_weight, prefix + "post_feedforward_layernorm", hidden));
   return tensors;
 }
 
@@ -208,8 +198,7 @@ std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& 
     case BlockKind::mtp:      // and one with a further prediction its own: see further_decoder.hpp
       break;
     case BlockKind::head:
-      return {norm_tensor(config, TensorRole::norm_weight, "model.norm.weight", config.hidden),
-              output_tensor(config, decoder_names)};
+      return {decoder_norm(config, TensorRole::norm_weight, "model.norm", config.hidden), output_tensor(config, decoder_names)};
   }
   return {};
 }

@@ -117,4 +117,17 @@ TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names) {
           .tied_copy = config.tied_embeddings};
 }
 
+TensorSpec norm_tensor(TensorRole role, const std::string& name, std::int64_t size) {
+  return {.role = role, .name = name + ".weight", .shape = {size}, .initialisation = Initialisation::ones, .decays = false};
+}
+
+TensorSpec bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
+  return {.role = role,
+          .name = name + ".bias",
+          .shape = {size},
+          .split = split,
+          .initialisation = Initialisation::zeros,
+          .decays = false};
+}
+
 }  // namespace pipetrain

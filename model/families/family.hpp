@@ -89,5 +89,9 @@ inline constexpr const char* classifier_head = "score.weight";
 
 // Returns the head's matrix: that of classes, or of the vocabulary, which may be the embedding's.
 TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names);
+// Return the weight of a norm, which begins as 1, and a bias, which begins as 0. Neither decays. name: without ".weight" or
+// ".bias".
+TensorSpec norm_tensor(TensorRole role, const std::string& name, std::int64_t size);
+TensorSpec bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split);
 
 }  // namespace pipetrain

@@ -9,14 +9,6 @@
 namespace pipetrain {
 namespace {
 
-TensorSpec further_norm(const ModelConfig& config, TensorRole role, const std::string& name) {
-  return {.role = role,
-          .name = name + ".weight",
-          .shape = {config.hidden},
-          .initialisation = Initialisation::ones,
-          .decays = false};
-}
-
 std::string further_layer(const ModelConfig& config) { return fmt::format("{}{}.", decoder_names.layers, config.layers); }
 
 }  // namespace
@@ -36,19 +28,19 @@ void read_further_prediction(const HfConfigReader& config, ModelConfig& model) {
 std::vector<TensorSpec> further_prediction_tensors(const ModelConfig& config) {
   using enum TensorRole;
   const std::string layer = further_layer(config);
-  return {further_norm(config, norm_weight, "model.norm"),
+  return {norm_tensor(norm_weight, "model.norm", config.hidden),
           {.role = next_token_table,
            .name = decoder_names.embedding,
            .shape = {config.vocabulary, config.hidden},
            .split = Split::rows,
            .tied_copy = true},
-          further_norm(config, next_token_norm_weight, layer + "enorm"),
-          further_norm(config, hidden_norm_weight, layer + "hnorm"),
+          norm_tensor(next_token_norm_weight, layer + "enorm", config.hidden),
+          norm_tensor(hidden_norm_weight, layer + "hnorm", config.hidden),
           {.role = join_weight, .name = layer + "eh_proj.weight", .shape = {config.hidden, 2 * config.hidden}}};
 }
 
 std::vector<TensorSpec> head_tensors_of_two(const ModelConfig& config) {
-  return {further_norm(config, TensorRole::norm_weight, further_layer(config) + "shared_head.norm"),
+  return {norm_tensor(TensorRole::norm_weight, further_layer(config) + "shared_head.norm", config.hidden),
           output_tensor(config, decoder_names)};
 }
 

@@ -89,22 +89,9 @@ TensorSpec matrix(TensorRole role, const std::string& name, const Shape& shape, 
   return {.role = role, .name = name + ".weight", .shape = shape, .split = split, .transposed = true};
 }
 
-TensorSpec bias(TensorRole role, const std::string& name, std::int64_t size, Split split) {
-  return {.role = role,
-          .name = name + ".bias",
-          .shape = {size},
-          .split = split,
-          .initialisation = Initialisation::zeros,
-          .decays = false};
-}
-
 void add_norm(const ModelConfig& config, const std::string& name, std::vector<TensorSpec>& tensors) {
-  tensors.push_back({.role = TensorRole::norm_weight,
-                     .name = name + ".weight",
-                     .shape = {config.hidden},
-                     .initialisation = Initialisation::ones,
-                     .decays = false});
-  tensors.push_back(bias(TensorRole::norm_bias, name, config.hidden, Split::none));
+  tensors.push_back(norm_tensor(TensorRole::norm_weight, name, config.hidden));
+  tensors.push_back(bias_tensor(TensorRole::norm_bias, name, config.hidden, Split::none));
 }
 
 // A matrix whose output is added to the residual stream. Its bias is added to the ranks' sum, by each rank to its own tokens.
@@ -113,7 +100,7 @@ void add_output(TensorRole weight_role, TensorRole bias_role, const std::string&
   TensorSpec weight = matrix(weight_role, name, shape, Split::rows);
   weight.initialisation = Initialisation::residual_normal;
   tensors.push_back(weight);
-  tensors.push_back(bias(bias_role, name, shape[1], Split::none));
+  tensors.push_back(bias_tensor(bias_role, name, shape[1], Split::none));
 }
 
 std::vector<TensorSpec> embedding_tensors(const ModelConfig& config) {
@@ -136,7 +123,7 @@ std::vector<TensorSpec> gpt2_attention_tensors(const ModelConfig& config, const 
     tensors.back().part = {part, parts};
   }
   for (int part = 0; part < parts; ++part) {
-    tensors.push_back(bias(TensorRole::qkv_bias, fused, parts * hidden, Split::rows));
+    tensors.push_back(bias_tensor(TensorRole::qkv_bias, fused, parts * hidden, Split::rows));
     tensors.back().part = {part, parts};
   }
   add_output(TensorRole::attention_out_weight, TensorRole::attention_out_bias, prefix + "attn.c_proj", {hidden, hidden},
@@ -149,7 +136,7 @@ std::vector<TensorSpec> gpt2_mlp_tensors(const ModelConfig& config, const std::s
   std::vector<TensorSpec> tensors;
   add_norm(config, prefix + "ln_2", tensors);
   tensors.push_back(matrix(TensorRole::mlp_in_weight, prefix + "mlp.c_fc", {hidden, inner}, Split::columns));
-  tensors.push_back(bias(TensorRole::mlp_in_bias, prefix + "mlp.c_fc", inner, Split::rows));
+  tensors.push_back(bias_tensor(TensorRole::mlp_in_bias, prefix + "mlp.c_fc", inner, Split::rows));
   add_output(TensorRole::mlp_out_weight, TensorRole::mlp_out_bias, prefix + "mlp.c_proj", {inner, hidden}, tensors);
   return tensors;
 }

@@ -7,10 +7,6 @@
 namespace pipetrain {
 namespace {
 
-TensorSpec latent_norm(TensorRole role, const std::string& name, std::int64_t size) {
-  return {.role = role, .name = name + ".weight", .shape = {size}, .initialisation = Initialisation::ones, .decays = false};
-}
-
 // A matrix whose rows are spread over the tensor-parallel ranks by heads; of_head: the rows of one.
 TensorSpec heads_matrix(TensorRole role, const std::string& name, const Shape& shape, std::int64_t of_head) {
   return {.role = role, .name = name + ".weight", .shape = shape, .split = Split::rows, .indivisible = of_head};
@@ -54,14 +50,14 @@ std::vector<TensorSpec> latent_attention_tensors(const ModelConfig& config, cons
   const std::string layer = fmt::format("{}{}.", decoder_names.layers, block.layer), own = layer + "self_attn.";
   const std::int64_t queries = config.heads * sizes.key_columns(), of_key_value = sizes.plain + sizes.value;
   const bool has_query_latent = sizes.query_rank > 0;
-  std::vector<TensorSpec> tensors{latent_norm(norm_weight, layer + "input_layernorm", config.hidden)};
+  std::vector<TensorSpec> tensors{norm_tensor(norm_weight, layer + "input_layernorm", config.hidden)};
   if (has_query_latent)
     tensors.push_back({.role = compress_weight, .name = own + "q_a_proj.weight", .shape = {sizes.query_rank, config.hidden}});
   tensors.push_back({.role = compress_weight,
                      .name = own + "kv_a_proj_with_mqa.weight",
                      .shape = {sizes.key_value_rank + sizes.rotated, config.hidden}});
-  if (has_query_latent) tensors.push_back(latent_norm(latent_query_norm_weight, own + "q_a_layernorm", sizes.query_rank));
-  tensors.push_back(latent_norm(latent_key_norm_weight, own + "kv_a_layernorm", sizes.key_value_rank));
+  if (has_query_latent) tensors.push_back(norm_tensor(latent_query_norm_weight, own + "q_a_layernorm", sizes.query_rank));
+  tensors.push_back(norm_tensor(latent_key_norm_weight, own + "kv_a_layernorm", sizes.key_value_rank));
   const std::int64_t inputs = has_query_latent ? sizes.query_rank : config.hidden;
   tensors.push_back(heads_matrix(query_expand_weight, own + (has_query_latent ? "q_b_proj" : "q_proj"), {queries, inputs},
                                  sizes.key_columns()));

@@ -31,29 +31,16 @@ void add_shared_expert(const ModelConfig& config, const std::string& prefix, con
         {.role = TensorRole::shared_gate_weight, .name = prefix + "shared_expert_gate.weight", .shape = {1, hidden}});
 }
 
-TensorSpec expert_bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
-  return {.role = role,
-          .name = name + ".bias",
-          .shape = {size},
-          .split = split,
-          .initialisation = Initialisation::zeros,
-          .decays = false};
-}
-
 std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::string& layer, const ExpertNames& names) {
   const std::int64_t inner = config.experts.intermediate, hidden = config.hidden, count = config.experts.count;
   const std::string prefix = layer + names.block;
   const auto expert = [&](std::int64_t number) { return fmt::format("{}experts.{}.", prefix, number); };
   std::vector<TensorSpec> tensors{
-      {.role = TensorRole::norm_weight,
-       .name = layer + "post_attention_layernorm.weight",
-       .shape = {hidden},
-       .initialisation = Initialisation::ones,
-       .decays = false},
+      norm_tensor(TensorRole::norm_weight, layer + "post_attention_layernorm", hidden),
       {.role = TensorRole::router_weight, .name = fmt::format("{}{}.weight", prefix, names.router), .shape = {count, hidden}}};
   const bool has_biases = config.experts.biases;
   if (has_biases) {
-    tensors.push_back(expert_bias_tensor(TensorRole::router_bias, prefix + names.router, count, Split::none));
+    tensors.push_back(bias_tensor(TensorRole::router_bias, prefix + names.router, count, Split::none));
     tensors.back().initialisation = Initialisation::normal;
   }
   if (config.experts.scores.corrected)
@@ -72,11 +59,11 @@ std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::st
       add(number, expert_matrix(TensorRole::expert_in_weight, expert(number) + name, inner, hidden));
   for (std::int64_t number = 0; has_biases && number < count; ++number)
     for (const char* const name : {names.gate, names.up})
-      add(number, expert_bias_tensor(TensorRole::expert_in_bias, expert(number) + name, inner, Split::rows));
+      add(number, bias_tensor(TensorRole::expert_in_bias, expert(number) + name, inner, Split::rows));
   for (std::int64_t number = 0; number < count; ++number)
     add(number, expert_matrix(TensorRole::expert_out_weight, expert(number) + names.down, hidden, inner));
   for (std::int64_t number = 0; has_biases && number < count; ++number)
-    add(number, expert_bias_tensor(TensorRole::expert_out_bias, expert(number) + names.down, hidden, Split::rows));
+    add(number, bias_tensor(TensorRole::expert_out_bias, expert(number) + names.down, hidden, Split::rows));
   if (config.experts.shared_intermediate > 0) add_shared_expert(config, prefix, names, tensors);
   return tensors;
 }
