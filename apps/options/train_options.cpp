@@ -27,7 +27,6 @@
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/stored_model.hpp"
 #include "records/recorded_order.hpp"
-#include "schedules/builders/builders.hpp"
 
 namespace pipetrain {
 
@@ -70,14 +69,11 @@ void check_preferences(const OptionValues& values, const PreferenceSettings& pre
 }
 
 // Before the sizes, which a plan from a file gives.
-void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
-  layout.schedule = values.text("schedule").value_or(layout.schedule);
-  if (schedules::find_schedule(layout.schedule)) return;
-  if (!names_plan_file(layout.schedule)) fail_unknown_schedule(values, layout.schedule, schedule_names());
-  check_input_file(values, "schedule");
-  layout.plan_file = layout.schedule;
-  layout.plan = std::make_shared<const schedules::Plan>(read_plan_file(layout.plan_file));
-  layout.schedule = layout.plan->schedule;
+void read_chosen_schedule(const OptionValues& values, LayoutSettings& layout) {
+  const ChosenSchedule chosen = read_schedule(values, layout.schedule);
+  layout.schedule = chosen.name;
+  layout.plan_file = chosen.file;
+  layout.plan = chosen.plan;
 }
 
 std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
@@ -148,9 +144,7 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
   const schedules::ScheduleInfo* info = layout.plan ? nullptr : schedules::find_schedule(layout.schedule);
   layout.chunks = layout.plan ? agreed(values, "chunks", most_pieces, layout.plan->placement.chunks(), plan_source(layout), 1)
                               : static_cast<int>(values.integer("chunks").value_or(info->default_chunks));
-  if (info && layout.chunks != info->default_chunks && !info->chunks_can_vary)
-    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
-                                      info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  if (info) check_chunks(values, *info, layout.chunks);
   layout.cut = read_cut(values, StageCounts{layout.pp, layout.chunks});
   if (layout.plan) layout.slices = agreed(values, "slices", most_pieces, layout.plan->slices, plan_source(layout), 1);
   read_replayed(values, layout);
@@ -286,7 +280,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
     read_data(values, run);
     read_evaluation(values, run);
   });
-  read_schedule_name(values, run.layout);
+  read_chosen_schedule(values, run.layout);
   read_batch_sizes(values, run);
   options.processes = place(run.ranks() + run.spares);
   check_join(values, options);

@@ -15,7 +15,6 @@
 #include "model/config/hf_config_text.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters/parameters.hpp"
-#include "schedules/builders/builders.hpp"
 #include "schedules/plan/activation_offload.hpp"
 
 namespace pipetrain {
@@ -30,20 +29,10 @@ constexpr double most_slots = schedules::most_plan_work;
 constexpr std::int64_t usual_jittered_runs = 101;
 constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
 
-std::vector<std::string> names_and_all() {
-  auto names = schedule_names();
-  names.emplace_back("all");
-  return names;
-}
-
-void read_schedule(const OptionValues& values, SimulateOptions& options) {
-  options.schedule = values.text("schedule").value_or(options.schedule);
-  if (!schedules::find_schedule(options.schedule) && options.schedule != "all") {
-    if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, names_and_all());
-    check_input_file(values, "schedule");
-    options.plan = std::make_shared<const schedules::Plan>(read_plan_file(options.schedule));
-    options.schedule = options.plan->schedule;
-  }
+void read_simulated_schedule(const OptionValues& values, SimulateOptions& options) {
+  const ChosenSchedule chosen = read_schedule(values, options.schedule, {"all"});
+  options.schedule = chosen.name;
+  options.plan = chosen.plan;
   if (values.choice("order") == std::size_t{1}) options.order = schedules::Order::ready;
 }
 
@@ -92,9 +81,7 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
   refuse_long_work(values, options);
   if (info && info->uses_costs && options.chunks.value_or(1) > 2)
     values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
-  if (info && !info->uses_costs && options.chunks && *options.chunks != info->default_chunks && !info->chunks_can_vary)
-    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
-                                      info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  if (info && !info->uses_costs && options.chunks) check_chunks(values, *info, *options.chunks);
   options.offload_fraction = values.number("activation-offload-fraction").value_or(0);
 }
 
@@ -279,7 +266,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
   SimulateOptions options;
   const OptionValues values(simulate_option_table(),
                             gather_options(simulate_option_table(), arguments, environment, options.notes));
-  read_schedule(values, options);
+  read_simulated_schedule(values, options);
   if (const auto costs = values.text("costs")) {
     check_input_file(values, "costs");
     options.profile = read_profile(*costs);
