@@ -5,11 +5,6 @@ namespace {
 
 constexpr float latent_norm_eps = 1e-6F;  // whatever the model's other norms have
 
-// Returns the first of this rank's rows, counted in the microbatch's tokens.
-std::int64_t first_own_row(const BlockContext& context) {
-  return context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-}
-
 }  // namespace
 
 struct LatentAttentionBlock::LatentSaved final : HeadsSaved {
@@ -58,8 +53,7 @@ LatentAttentionBlock::Latent LatentAttentionBlock::latent(const BlockContext& co
   Latent latent{.own = own,
                 .inv_rms = memory.results->allocate({own.rows()}, DType::f32),
                 .all = memory.inputs->allocate({context.tokens(), own.shape[1]}, context.dtype)};  // own may have no row
-  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-  const Tensor normed = latent.all.row_range(first, first + own.rows());
+  const Tensor normed = context.own_rows(latent.all);
   context.ops.rms_norm({.x = own, .weight = norm.weight, .eps = latent_eps_, .y = normed, .inv_rms = latent.inv_rms});
   if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = normed, .full = latent.all});
   return latent;
@@ -77,8 +71,8 @@ void LatentAttentionBlock::compress(const BlockContext& context, const KeptMemor
   };
   saved.rotated = memory.results->allocate({tokens, sizes_.rotated}, context.dtype);
   const Tensor compressed = memory.results->allocate({rows, sizes_.compressed_columns()}, context.dtype);
-  compress_.forward(context, {.input = saved.normed, .output = compressed, .first_row = first_own_row(context)}, *memory.inputs,
-                    saved.compress_adapter);
+  compress_.forward(context, {.input = saved.normed, .output = compressed, .first_row = context.first_own_row()},
+                    *memory.inputs, saved.compress_adapter);
   if (has_query_latent()) saved.query = latent(context, part_of(compressed, 0, sizes_.query_rank), query_norm_, memory);
   saved.key_value = latent(context, part_of(compressed, sizes_.query_rank, sizes_.key_value_rank), key_norm_, memory);
   const Tensor rotated = part_of(compressed, sizes_.query_rank + sizes_.key_value_rank, sizes_.rotated);
@@ -181,7 +175,7 @@ Tensor LatentAttentionBlock::expand_backward(const BlockContext& context, const 
   place(latent_backward(context, key_value_grad, key_value_expand_, key_norm_, gradients, saved.key_value), sizes_.query_rank);
   place(own_rotated, sizes_.query_rank + sizes_.key_value_rank);
   compress_.backward_own(context, {.output_grad = compressed_grad, .input = saved.normed, .input_grad = normed_grad},
-                         first_own_row(context), gradients, saved.compress_adapter);
+                         context.first_own_row(), gradients, saved.compress_adapter);
   if (has_query_latent()) return normed_grad;
   query_expand_.backward(
       context, {.output_grad = query_grad, .input = saved.all_normed, .residual = normed_grad, .input_grad = normed_grad},

@@ -8,6 +8,12 @@ namespace pipetrain {
 
 SequencePart BlockContext::part() const { return {cp.part, slice == nullptr ? 0 : slice->first}; }
 
+BlockContext BlockContext::alone() const {
+  BlockContext own = *this;
+  own.tp = {};
+  return own;
+}
+
 void BlockContext::sum_over_parts(const Tensor& counts) const {
   if (cp.part.is_whole()) return;
   const ArenaScope scope(workspace);
@@ -43,6 +49,10 @@ void BlockCompute::cached_forward(const BlockContext& context, const CachedForwa
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
   const RowSplit split(rows, tp.size());
   return {split.begin(tp.rank()), split.count(tp.rank())};
+}
+
+void multiply_alone(Ops& ops, const PlainProduct& product) {
+  ops.gather_matmul({.kind = product.kind, .shard = product.in, .w = product.w, .full = product.in, .out = product.out});
 }
 
 }  // namespace pipetrain

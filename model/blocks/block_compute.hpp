@@ -104,6 +104,11 @@ struct BlockContext {
   void sum_losses_over_parts(const Tensor& losses) const;
   // Returns true if each rank holds a shard of a tensor's rows, so that matrices must gather their input.
   bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
+  // Return the rows of a matrix of all tokens that this rank holds, and the number of the first one.
+  Tensor own_rows(const Tensor& all) const { return all.row_range(first_own_row(), first_own_row() + shard_rows()); }
+  std::int64_t first_own_row() const { return gathers() ? tp.shard_begin(tokens()) : 0; }
+  // Returns the context of operations that involve no other rank.
+  BlockContext alone() const;
 };
 
 // The arguments of a forward of one sequence's next positions, which keeps nothing but keys and values.
@@ -154,6 +159,12 @@ struct SliceContext {
 // Returns the memory to which an operation adds a vector's gradient while it computes another one: the gradient
 // arena's, or, if the vector is frozen, workspace memory that nobody reads.
 Tensor sums_of(const BlockContext& context, const BoundTensor& vector);
+struct PlainProduct {
+  MatmulKind kind;
+  Tensor in, w, out;
+};
+// Multiplies on this rank alone.
+void multiply_alone(Ops& ops, const PlainProduct& product);
 // Returns this rank's share of the rows of a vocabulary or of a head.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
 

@@ -141,7 +141,7 @@ void LowRankAdapter::add_second_grads(const Tensor& output_grad, const Tensor& l
 
 void LowRankAdapter::backward_columns(const BlockContext& context, const ColumnsBackwardArgs& args, WeightGradients& gradients,
                                       const Saved& saved) const {
-  const std::int64_t first = args.first_row.value_or(context.gathers() ? context.tp.shard_begin(context.tokens()) : 0);
+  const std::int64_t first = args.first_row.value_or(context.first_own_row());
   add_second_grads(args.output_grad, saved.low, gradients);
   const Tensor low = low_grad(context, context.tp, args.output_grad, args.input.rows(), gradients);
   find_input_grad(context, low, args.residual, {args.input_grad, first});

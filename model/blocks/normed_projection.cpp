@@ -68,11 +68,9 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
 
   const ArenaScope scope(context.workspace);
   // The norm writes this rank's rows where the gather expects them, so that they need no copy.
-  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   Tensor shard = input;
   if (norm_) {
-    shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
-                 : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
+    shard = kept ? context.own_rows(saved.normed) : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
     norm_->forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
   }
   const Tensor full = kept ? saved.normed : shard, product = scales ? saved.magnitude.product : output;
@@ -122,8 +120,7 @@ void NormedProjection::multiply_back(const BlockContext& context, const Gradient
                                      const Saved& saved) const {
   std::optional<Tensor> residual = args.residual;
   if (adapter_) {
-    const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-    const Tensor own = args.input.row_range(first, first + context.shard_rows());
+    const Tensor own = context.own_rows(args.input);
     const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
     adapter_->backward_columns(context, {args.product_grad, own, residual, added}, gradients, saved.adapter);
     residual = added;
@@ -169,8 +166,7 @@ void NormedProjection::norm_into(const BlockContext& context, const Saved& saved
   const ArenaScope scope(context.workspace);
   const bool gathers = context.gathers();
   const Tensor wide = context.workspace.allocate({context.tokens(), norm_->hidden()}, context.dtype);
-  const std::int64_t first = gathers ? context.tp.shard_begin(context.tokens()) : 0;
-  const Tensor shard = wide.row_range(first, first + context.shard_rows());
+  const Tensor shard = context.own_rows(wide);
   const bool measures = !gathers && has_tensor_scale(normed);
   const auto largest = measures ? std::optional(largest_of(normed.scale)) : std::nullopt;
   norm_->forward(context.ops, {.x = saved.input, .y = shard, .statistics = saved.statistics, .largest = largest});

@@ -98,8 +98,7 @@ void ResidualProjection::forward(const BlockContext& context, const ForwardArgs&
 
 Tensor ResidualProjection::product_grad(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered,
                                         const Saved& saved) const {
-  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-  const Tensor grad = gathered.row_range(first, first + context.shard_rows());
+  const Tensor grad = context.own_rows(gathered);
   if (has_norm_) {
     context.ops.rms_norm_backward({.dy = output_grad,
                                    .x = saved.product,

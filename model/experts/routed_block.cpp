@@ -43,8 +43,7 @@ void RoutedBlock::bind(const BoundTensors& tensors) {
 
 Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
   const Tensor all = memory.allocate({context.tokens(), norm_.hidden()}, context.dtype);
-  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-  const Tensor own = all.row_range(first, first + context.shard_rows());
+  const Tensor own = context.own_rows(all);
   norm_.forward(context.ops, {.x = saved.input, .y = own, .statistics = saved.statistics});
   if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = own, .full = all});
   return all;

@@ -67,8 +67,7 @@ std::optional<RouterLosses> Router::losses(const BlockContext& context, const Ro
 }
 
 Tensor Router::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients) const {
-  const std::int64_t tokens = context.tokens(), first = context.gathers() ? context.tp.shard_begin(tokens) : 0;
-  const auto own_rows = [&](const Tensor& all) { return all.row_range(first, first + context.shard_rows()); };
+  const std::int64_t tokens = context.tokens();
   const Tensor input_grad = context.workspace.allocate({context.shard_rows(), args.normed.shape[1]}, context.dtype);
   const Tensor logits_grad = gradients.allocate({tokens, experts_}, context.dtype);
   {
@@ -84,15 +83,14 @@ Tensor Router::backward(const BlockContext& context, const BackwardArgs& args, W
                                 .statistics = context.router == nullptr ? Tensor{} : context.router->statistics});
     if (rounds) context.ops.round(exact, logits_grad);
   }
-  const Tensor own_grad = own_rows(logits_grad);
-  context.ops.gather_matmul(
-      {.kind = MatmulKind::input_grad, .shard = own_grad, .w = matrix_.weight, .full = own_grad, .out = input_grad});
+  const Tensor own_grad = context.own_rows(logits_grad);
+  multiply_alone(context.ops, {MatmulKind::input_grad, own_grad, matrix_.weight, input_grad});
   if (has_bias_) {
     const ArenaScope scope(context.workspace);
     context.ops.bias_grad(own_grad, sums_of(context, bias_));
   }
   // Every rank has the whole matrix: under sequence parallelism each adds the gradient of its own tokens.
-  gradients.unannounced().add({.dy = own_grad, .x = own_rows(args.normed), .dw = matrix_.grad});
+  gradients.unannounced().add({.dy = own_grad, .x = context.own_rows(args.normed), .dw = matrix_.grad});
   return input_grad;
 }
 

@@ -1,28 +1,10 @@
 #include "model/experts/shared_expert.hpp"
 
 namespace pipetrain {
-namespace {
-
-struct PlainProduct {
-  MatmulKind kind;
-  Tensor in, w, out;
-};
-void multiply_alone(Ops& ops, const PlainProduct& product) {
-  ops.gather_matmul({.kind = product.kind, .shard = product.in, .w = product.w, .full = product.in, .out = product.out});
-}
-
-// Returns the context of operations on this rank's columns alone, whose results the ranks sum later.
-BlockContext own_share(const BlockContext& context) {
-  BlockContext own = context;
-  own.tp = {};
-  return own;
-}
-
-}  // namespace
 
 void SharedExpert::add_adapter(const BlockContext& context, const LowRankAdapter& adapter, const Tensor& in, const Tensor& out,
                                const LowRankAdapter::Saved& saved) const {
-  adapter.forward(own_share(context), {}, {.input = in, .residual = out, .output = out}, saved);
+  adapter.forward(context.alone(), {}, {.input = in, .residual = out, .output = out}, saved);
 }
 
 void SharedExpert::bind(const BoundTensors& tensors) {
@@ -77,17 +59,16 @@ Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memor
 
 void SharedExpert::gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
                                  WeightGradients& gradients, const Saved& saved) const {
-  const std::int64_t tokens = context.tokens(), first = context.gathers() ? context.tp.shard_begin(tokens) : 0;
-  const auto own_rows = [&](const Tensor& all) { return all.row_range(first, first + context.shard_rows()); };
+  const std::int64_t tokens = context.tokens();
   const Tensor logits_grad = gradients.allocate({tokens, 1}, context.dtype);
   context.ops.sigmoid_backward({.dy = gates_grad, .y = saved.gates, .dx = gates_grad});
   context.ops.round(gates_grad, logits_grad.reshaped({tokens}));
   context.ops.matmul_scatter({.kind = MatmulKind::input_grad,
-                              .in = own_rows(logits_grad),
+                              .in = context.own_rows(logits_grad),
                               .w = gate_.weight,
                               .residual = args.router_grad,
                               .out = args.router_grad});
-  gradients.unannounced().add({.dy = own_rows(logits_grad), .x = own_rows(args.normed), .dw = gate_.grad});
+  gradients.unannounced().add({.dy = context.own_rows(logits_grad), .x = context.own_rows(args.normed), .dw = gate_.grad});
 }
 
 Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -101,7 +82,7 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
   multiply_alone(context.ops, {MatmulKind::input_grad, args.output_grad, out_.weight, inner_grad});
   if (out_adapter_)
-    out_adapter_->backward_rows(own_share(context),
+    out_adapter_->backward_rows(context.alone(),
                                 {.output_grad = args.output_grad,
                                  .own_grad = args.output_grad,
                                  .input = scaled,
@@ -119,7 +100,7 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
   multiply_alone(context.ops, {MatmulKind::input_grad, saved.projected, in_.weight, normed_grad});
   if (in_adapter_)
     in_adapter_->backward_columns(
-        own_share(context),
+        context.alone(),
         {.output_grad = saved.projected, .input = args.normed, .residual = normed_grad, .input_grad = normed_grad}, gradients,
         saved.in_adapter);
   return normed_grad;

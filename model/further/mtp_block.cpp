@@ -67,8 +67,7 @@ void MtpBlock::forward(const BlockContext& context, const ForwardArgs& args, Are
       {.tp = context.tp, .ids = saved.ids, .table = table_.weight, .first_id = vocabulary_.first, .out = saved.embeddings});
   norm_half(context, embedding_, saved.embeddings, saved.embedding_inv_rms, saved.joined);
   norm_half(context, hidden_, saved.final_hidden, saved.hidden_inv_rms, saved.joined);
-  context.ops.gather_matmul(
-      {.kind = MatmulKind::forward, .shard = saved.joined, .w = join_.weight, .full = saved.joined, .out = args.output});
+  multiply_alone(context.ops, {MatmulKind::forward, saved.joined, join_.weight, args.output});
 }
 
 void MtpBlock::half_backward(const BlockContext& context, const Half& half, const HalfGradient& args) const {
@@ -105,11 +104,7 @@ void MtpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   // Every rank has the whole matrix: under sequence parallelism each adds the gradient of its own tokens.
   gradients.unannounced().add({.dy = args.output_grad, .x = saved.joined, .dw = join_.grad});
   const Tensor joined_grad = context.workspace.allocate(saved.joined.shape, context.dtype);
-  context.ops.gather_matmul({.kind = MatmulKind::input_grad,
-                             .shard = args.output_grad,
-                             .w = join_.weight,
-                             .full = args.output_grad,
-                             .out = joined_grad});
+  multiply_alone(context.ops, {MatmulKind::input_grad, args.output_grad, join_.weight, joined_grad});
   const Tensor half_grad = context.workspace.allocate(saved.embeddings.shape, context.dtype);
   half_backward(context, embedding_,
                 {.joined_grad = joined_grad, .x = saved.embeddings, .inv_rms = saved.embedding_inv_rms, .dx = half_grad});
