@@ -20,7 +20,6 @@ struct SliceTarget {
   std::function<void(std::size_t slice, std::span<float> values)> store;
 };
 // Loads `count` slices, the largest first, on the loading threads of the device. Throws what the source and the target throw.
-// throw.
 void load_slices(const WeightSource& source, std::size_t count, const std::function<const Parameter&(std::size_t)>& slice,
                  Device& device, const SliceTarget& target);
 

@@ -14,7 +14,6 @@ namespace pipetrain::schedules {
 // chunk each keep microbatch order, the collectives of all stages fit one global order, custom actions come after what
 // they wait for, and that nothing deadlocks with exactly the returned slots at any speeds. Returns the needs per stage
 // for this order; for Order::ready they bound every order that the rule can choose.
-// given way of choosing; for Order::ready they bound every order that the rule can take.
 //
 // Planned slots are those of the as-soon-as-possible execution with F = I = W = 1 and two actions launched ahead, so that no
 // credit delays it. They suffice at any speed: with fixed lists, progress does not depend on time (a marked graph).
