@@ -59,10 +59,10 @@ class Run {
   ProgramRun& program() { return run_; }
   // Waits for this many steps. Returns false where the run ended before.
   bool reaches(int step) { return wait_for_lines(run_, metrics(), step) || ends(); }
-  // Kills one of the run's processes, which the random number chooses.
-  void kill_one(std::uint64_t random) const {
+  // Kills one of the run's processes, which the random number chooses. Returns false where there is none at the moment.
+  bool kill_one(std::uint64_t random) const {
     const std::vector<MarkedProcess> alive = mark_.launched();
-    if (!alive.empty()) ::kill(alive[random % alive.size()].id, SIGKILL);
+    return !alive.empty() && ::kill(alive[random % alive.size()].id, SIGKILL) == 0;
   }
   // Waits for the end. Returns false where the run failed.
   bool ends() {
@@ -181,8 +181,7 @@ std::optional<RealRuns> disturbed_run(Recovery recovery, double rate, const fs::
   for (double next = gap(random); lines_of(run.metrics()) < steps && run.program().running();) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     if (seconds_since(begin) < next) continue;
-    run.kill_one(random());
-    ++real.losses;
+    real.losses += run.kill_one(random()) ? 1 : 0;
     next += gap(random);
   }
   real.seconds = seconds_since(begin);
