@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,17 @@ struct Tally {
   std::vector<double> seconds_until_joined;
 };
 
+// Returns a line with the end of one run, for those who look for the seed of a failure or of a long time.
+std::string line_of(const TakeoverOutcome& outcome) {
+  if (!outcome.problem.empty()) return fmt::format("{}: {}", outcome.what, outcome.problem);
+  if (outcome.started_again) return outcome.what + ": started again, equal";
+  if (!outcome.took_over) return outcome.what + ": the fault came too late";
+  std::string line = outcome.what + ": equal";
+  if (outcome.seconds) line += fmt::format(", taken over after {:.2f} s", *outcome.seconds);
+  if (outcome.seconds_until_joined) line += fmt::format(", joined after {:.2f} s", *outcome.seconds_until_joined);
+  return line;
+}
+
 void add(const TakeoverOutcome& outcome, Tally& tally) {
   ++tally.runs;
   tally.equal += outcome.problem.empty();
@@ -31,8 +43,7 @@ void add(const TakeoverOutcome& outcome, Tally& tally) {
   if (!outcome.started_again && outcome.seconds) tally.seconds[outcome.fault].push_back(*outcome.seconds);
   if (!outcome.started_again && outcome.seconds_until_joined)
     tally.seconds_until_joined.push_back(*outcome.seconds_until_joined);
-  if (!outcome.problem.empty()) fmt::print(stderr, "{}: {}\n", outcome.what, outcome.problem);
-  if (!outcome.took_over && !outcome.started_again) fmt::print(stderr, "{}: the fault came too late\n", outcome.what);
+  fmt::print(stderr, "{}\n", line_of(outcome));
 }
 
 // Reports how many seconds were measured, their median and the longest.
@@ -63,7 +74,12 @@ int main(int argc, char** argv) {
   const fs::path folder = make_bench_folder("takeover");
   SeededTakeovers takeovers(measured_program(), folder);
   Tally tally;
-  for (int run = 0; run < options->runs; ++run) add(takeovers.run(options->seed + static_cast<std::uint64_t>(run)), tally);
+  std::mutex mutex;
+  for_each_seed(*options, [&](std::uint64_t seed) {
+    const TakeoverOutcome outcome = takeovers.run(seed);
+    const std::lock_guard lock(mutex);
+    add(outcome, tally);
+  });
   fs::remove_all(folder);
   return report_all(tally) ? 0 : 1;
 }

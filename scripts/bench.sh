@@ -5,7 +5,7 @@
 # shellcheck source=scripts/python.sh
 source "$root/scripts/python.sh"
 
-bench_names=(build actors c_api python trainer replay cpu simulate gpu checkpoint tokenizer ucx processes kill takeover changes faults fuzz listeners steps wire)
+bench_names=(build actors c_api python trainer replay cpu simulate gpu checkpoint tokenizer ucx processes kill takeover changes goodput faults fuzz listeners steps wire)
 
 # A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in
 # $BENCH_PROGRAM and bench_NAME, if there is one, next to it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build

@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -14,6 +16,11 @@
 #include <vector>
 
 namespace pipetrain::bench {
+
+struct MarkedProcess {
+  pid_t id = -1;
+  int number = -1;  // in the run that `pipetrain launch` has started; -1: another process
+};
 
 class ProcessMark {
  public:
@@ -24,16 +31,16 @@ class ProcessMark {
   // `pipetrain launch` has started.
   std::vector<pid_t> processes(int process = -1) const {
     std::vector<pid_t> found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename().string();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      std::ostringstream environment;
-      environment << std::ifstream(entry.path() / "environ").rdbuf();
-      const std::string text = environment.str();
-      const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
-      if (has(variable()) && (process < 0 || has("PIPETRAIN_LAUNCH=" + std::to_string(process) + "/")))
-        found.push_back(static_cast<pid_t>(std::stol(name)));
-    }
+    for (const MarkedProcess& marked : all())
+      if (process < 0 || process == marked.number) found.push_back(marked.id);
+    return found;
+  }
+  // Returns those that `pipetrain launch` has started, by their numbers.
+  std::vector<MarkedProcess> launched() const {
+    std::vector<MarkedProcess> found = all();
+    std::erase_if(found, [](const MarkedProcess& marked) { return marked.number < 0; });
+    std::sort(found.begin(), found.end(),
+              [](const MarkedProcess& left, const MarkedProcess& right) { return left.number < right.number; });
     return found;
   }
   // Sends a signal to this process of the run. Returns true if there was one.
@@ -54,6 +61,22 @@ class ProcessMark {
   }
 
  private:
+  std::vector<MarkedProcess> all() const {
+    std::vector<MarkedProcess> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename().string();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      std::ostringstream environment;
+      environment << std::ifstream(entry.path() / "environ").rdbuf();
+      const std::string text = environment.str(), launch = "PIPETRAIN_LAUNCH=";
+      // The end of the variable is compared too, because other marks begin with this one.
+      if (text.find(variable() + '\0') == std::string::npos) continue;
+      const std::size_t at = text.find(launch);
+      const int number = at == std::string::npos ? -1 : std::atoi(text.c_str() + at + launch.size());
+      found.push_back({static_cast<pid_t>(std::stol(name)), number});
+    }
+    return found;
+  }
   static int next() {
     static std::atomic<int> count = 0;
     return ++count;

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +18,29 @@ struct RunResults {
   std::vector<std::vector<double>> steps;  // loss, gradient norm and learning rate
   std::string weights;                     // the bytes of the saved model
   bool operator==(const RunResults&) const = default;
+};
+
+// The results of undisturbed runs, each of which is made once. Thread-safe.
+template <class Key>
+class UndisturbedRuns {
+ public:
+  // Returns the results of this run. The first caller makes them; others that ask for them meanwhile wait.
+  const RunResults& of(const Key& key, const std::function<RunResults()>& make) {
+    Entry& entry = [&]() -> Entry& {
+      const std::lock_guard lock(mutex_);
+      return entries_[key];
+    }();
+    std::call_once(entry.made, [&] { entry.results = make(); });
+    return entry.results;
+  }
+
+ private:
+  struct Entry {
+    std::once_flag made;
+    RunResults results;
+  };
+  std::mutex mutex_;
+  std::map<Key, Entry> entries_;
 };
 
 // Reads "metrics" and "run/model" of the folder.

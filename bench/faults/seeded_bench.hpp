@@ -4,21 +4,29 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <thread>
+#include <vector>
 
 namespace pipetrain::bench {
 
 struct SeededOptions {
   int runs = 1;
   std::uint64_t seed = 1;  // of the first run; each further run has the next one
+  int workers = 1;         // runs side by side
+  int seconds = 0;         // after which no further run begins; 0: no limit
 };
 
-// Reads --runs N and --seed N. Returns no value after printing what is wrong; the benchmark then ends with status 2.
+// Reads --runs N, --seed N, --workers N and --seconds N. Returns no value after printing what is wrong; the benchmark then ends
+// with status 2.
 inline std::optional<SeededOptions> read_seeded_options(int argc, char** argv, const char* bench, int usual_runs) {
   SeededOptions options{.runs = usual_runs};
   for (int i = 1; i < argc; i += 2) {
@@ -27,11 +35,32 @@ inline std::optional<SeededOptions> read_seeded_options(int argc, char** argv, c
     const auto read = [&](const char* name, auto& number) {
       return std::strcmp(argv[i], name) == 0 && end != text && std::from_chars(text, end, number).ptr == end && number > 0;
     };
-    if (read("--runs", options.runs) || read("--seed", options.seed)) continue;
-    fmt::print(stderr, "{}: {}: give --runs N [{}], --seed N [1]\n", bench, argv[i], usual_runs);
+    if (read("--runs", options.runs) || read("--seed", options.seed) || read("--workers", options.workers) ||
+        read("--seconds", options.seconds))
+      continue;
+    fmt::print(stderr,
+               "{}: {}: give --runs N [{}], --seed N [1], --workers N runs side by side [1], --seconds N after which no run "
+               "begins [no limit]\n",
+               bench, argv[i], usual_runs);
     return std::nullopt;
   }
   return options;
+}
+
+// Calls run with the seed of each run, in as many threads as there are workers.
+inline void for_each_seed(const SeededOptions& options, const std::function<void(std::uint64_t seed)>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto in_time = [&] {
+    return options.seconds == 0 || std::chrono::steady_clock::now() - begin < std::chrono::seconds(options.seconds);
+  };
+  std::atomic<int> begun = 0;
+  const auto work = [&] {
+    for (int next = begun++; next < options.runs && in_time(); next = begun++)
+      run(options.seed + static_cast<std::uint64_t>(next));
+  };
+  std::vector<std::thread> workers;
+  for (int worker = 0; worker < options.workers; ++worker) workers.emplace_back(work);
+  for (std::thread& worker : workers) worker.join();
 }
 
 // Returns BENCH_PROGRAM, or the pipetrain beside this benchmark.

@@ -61,8 +61,7 @@ std::string common(const Family& family, const fs::path& folder) {
 // Returns the numbers of the run's processes that are alive.
 std::vector<int> alive(const ProcessMark& mark) {
   std::vector<int> numbers;
-  for (int number = 0; number < 64; ++number)
-    if (!mark.processes(number).empty()) numbers.push_back(number);
+  for (const MarkedProcess& process : mark.launched()) numbers.push_back(process.number);
   return numbers;
 }
 
@@ -138,14 +137,14 @@ int count_of(const std::string& text, const std::string& part) {
 SeededChanges::SeededChanges(fs::path program, fs::path folder) : program_(std::move(program)), folder_(std::move(folder)) {}
 
 const RunResults& SeededChanges::undisturbed(std::size_t layout) {
-  const auto [found, is_new] = undisturbed_.try_emplace(layout);
-  if (!is_new) return found->second;
-  const fs::path folder = folder_ / fmt::format("unchanged-{}", layout);
-  fs::create_directories(folder);
-  ProgramRun run(words_of(program_.string() + " train " + common(families[layout], folder)), {}, folder / "err");
-  if (run.wait(longest_changed_run) == 0) found->second = results_in(folder);
-  fs::remove_all(folder);
-  return found->second;
+  return undisturbed_.of(layout, [&] {
+    const fs::path folder = folder_ / fmt::format("unchanged-{}", layout);
+    fs::create_directories(folder);
+    ProgramRun run(words_of(program_.string() + " train " + common(families[layout], folder)), {}, folder / "err");
+    const RunResults results = run.wait(longest_changed_run) == 0 ? results_in(folder) : RunResults{};
+    fs::remove_all(folder);
+    return results;
+  });
 }
 
 ChangesOutcome SeededChanges::run(std::uint64_t seed) {

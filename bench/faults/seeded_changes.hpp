@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "bench/faults/run_results.hpp"
@@ -18,7 +17,7 @@ struct ChangesOutcome {
   bool started_again = false;                      // the launcher began it again from a checkpoint
 };
 
-// Not thread-safe. Keeps the results of undisturbed runs.
+// Keeps the results of undisturbed runs. Thread-safe for different seeds.
 class SeededChanges {
  public:
   // program: pipetrain. Runs write into the folder.
@@ -29,7 +28,7 @@ class SeededChanges {
   const RunResults& undisturbed(std::size_t layout);
 
   std::filesystem::path program_, folder_;
-  std::map<std::size_t, RunResults> undisturbed_;  // by layout
+  UndisturbedRuns<std::size_t> undisturbed_;  // by layout
 };
 
 }  // namespace pipetrain::bench

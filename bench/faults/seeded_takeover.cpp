@@ -109,14 +109,14 @@ SeededTakeovers::SeededTakeovers(fs::path program, fs::path folder)
     : program_(std::move(program)), folder_(std::move(folder)) {}
 
 const RunResults& SeededTakeovers::undisturbed(std::size_t layout, int steps) {
-  const auto [found, is_new] = undisturbed_.try_emplace({layout, steps});
-  if (!is_new) return found->second;
-  const fs::path folder = folder_ / fmt::format("undisturbed-{}-{}", layout, steps);
-  fs::create_directories(folder);
-  ProgramRun run(command(program_, "train", layouts[layout], steps, folder), {}, folder / "err");
-  if (run.wait(longest_run) == 0) found->second = results_in(folder);
-  fs::remove_all(folder);
-  return found->second;
+  return undisturbed_.of({layout, steps}, [&] {
+    const fs::path folder = folder_ / fmt::format("undisturbed-{}-{}", layout, steps);
+    fs::create_directories(folder);
+    ProgramRun run(command(program_, "train", layouts[layout], steps, folder), {}, folder / "err");
+    const RunResults results = run.wait(longest_run) == 0 ? results_in(folder) : RunResults{};
+    fs::remove_all(folder);
+    return results;
+  });
 }
 
 TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,7 +35,7 @@ struct TakeoverOutcome {
   std::optional<double> seconds_until_joined;
 };
 
-// Not thread-safe. Keeps the results of undisturbed runs.
+// Keeps the results of undisturbed runs. Thread-safe for different seeds.
 class SeededTakeovers {
  public:
   // program: pipetrain. Runs write into the folder.
@@ -47,7 +46,7 @@ class SeededTakeovers {
   const RunResults& undisturbed(std::size_t layout, int steps);
 
   std::filesystem::path program_, folder_;
-  std::map<std::pair<std::size_t, int>, RunResults> undisturbed_;  // by layout and steps
+  UndisturbedRuns<std::pair<std::size_t, int>> undisturbed_;  // by layout and steps
 };
 
 }  // namespace pipetrain::bench
