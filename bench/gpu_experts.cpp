@@ -143,7 +143,7 @@ class ExpertsBench {
 
 int main(int argc, char** argv) try {
   const std::string only = argc > 1 ? argv[1] : "";
-  for (const char* const model : {"qwen3-30b-a3b", "olmoe-1b-7b", "mixtral-8x7b"}) {
+  for (const char* const model : {"qwen3-30b-a3b", "olmoe-1b-7b", "mixtral-8x7b", "deepseek-v2-lite", "gpt-oss-20b"}) {
     if (std::string(model).find(only) != std::string::npos) ExpertsBench(model).run();
   }
   return 0;

@@ -44,7 +44,10 @@ void measure_all(bench::OpRates& rates, std::int64_t tokens) {
         whole_sequences(std::max<std::int64_t>(2 * tokens / 1024, 1), 1024, {25, 25, 64})})  // GPT-2 XL
     bench::measure_attention(rates, shape);
   bench::measure_attention(rates, whole_sequences(1, tokens, {32, 32, 96}));  // Phi-3-mini
-  for (const std::int64_t window : {0, 1024}) {                               // Gemma 3 4B
+  SegmentShape latent = whole_sequences(1, tokens, {16, 16, 192});            // DeepSeek-V2-Lite
+  latent.own_value_dim = 128;
+  bench::measure_attention(rates, latent);
+  for (const std::int64_t window : {0, 1024}) {  // Gemma 3 4B
     SegmentShape shape = whole_sequences(1, tokens, {8, 4, 256});
     shape.window = window;
     bench::measure_attention(rates, shape);

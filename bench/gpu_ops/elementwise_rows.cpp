@@ -138,6 +138,20 @@ void measure_arenas(OpRates& rates) {
   rates.with_sets("adamw_rounded 64 Mi elements", 7.5 * bytes, make_rounded, [&](auto& t) {
     rates.ops().update({.weight = t[0], .grad = t[1], .states = {t[2], t[3]}, .rounded = t[5], .rule = settings});
   });
+  // A block of moments in 8 bits has 256 elements and a magnitude.
+  const auto make_eight_bits = [&] {
+    std::vector<Tensor> set{rates.make({count}, DType::f32), rates.make({count}, DType::f32), rates.make({count}, DType::bf16)};
+    for (int moment = 0; moment < 2; ++moment)
+      set.push_back(rates.make({count / 4}, DType::f32)), set.push_back(rates.make({count / 256}, DType::f32));
+    return set;
+  };
+  rates.with_sets("adamw_8bit_rounded 64 Mi elements", 4.5 * bytes, make_eight_bits, [&](auto& t) {
+    const auto moment = [&](std::size_t i) {
+      return EightBitState{t[i].template as<std::uint8_t>(), t[i + 1].template as<float>()};
+    };
+    rates.ops().eight_bit_update(
+        {.weight = t[0], .grad = t[1], .states = {moment(3), moment(5)}, .rounded = t[2], .rule = settings});
+  });
   rates.with_sets("square_sum 64 Mi elements", bytes, make_set, [&](auto& t) { rates.ops().square_sum(t[0], t[4]); });
   rates.with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { rates.ops().add(t[0], t[1]); });
 }

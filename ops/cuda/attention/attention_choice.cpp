@@ -9,7 +9,7 @@ std::int64_t widest_head(const SegmentShape& shape) { return std::max(shape.head
 
 bool has_equal_heads(const SegmentShape& shape) { return shape.value_dim() == shape.head_dim; }
 
-// Returns the smallest head size of the Hopper kernels that is at least as large, or 0.
+// Returns the smallest head size of the Hopper kernels for equal heads that is at least as large, or 0.
 std::int64_t hopper_head_size(std::int64_t head_dim) {
   for (const std::int64_t size : {64, 96, 128, 256})
     if (head_dim <= size) return size;
@@ -49,7 +49,8 @@ bool takes_mma(const SegmentShape& shape, const Args& args) {
 bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
   const bool sight =
       args.documents ? shape.first_key == 0 && shape.ends_together() : shape.ends_together() || shape.sees_all_keys();
-  const bool heads = has_equal_heads(shape) && hopper_head_size(shape.head_dim) == shape.head_dim;
+  const bool heads = has_equal_heads(shape) ? hopper_head_size(shape.head_dim) == shape.head_dim
+                                            : shape.head_dim == 192 && shape.value_dim() == hopper_attention_values(192);
   const std::int64_t block = hopper_attention_keys(shape.head_dim);
   // A last block of keys that is filled in part reads the rows after them, which must be numbers: those of the next sequence.
   const bool whole = shape.is_whole() && args.kv.rows() == shape.batch * shape.keys;

@@ -46,12 +46,14 @@ class Loader {
   }
 
  private:
-  static constexpr int dim = Tile::head_dim, boxes = Tile::columns / 64;
+  static constexpr int dim = Tile::head_dim, value_dim = Tile::value_dim;
+  static constexpr int boxes = Tile::columns / 64, value_boxes = Tile::value_columns / 64;
 
   // Where there are two buffers the keys overwrite those of two blocks ago, so they are copied while the last block is
   // computed. The values have a single buffer, which is free once the last block's last product with them is done.
   __device__ void load_keys(Block block, int round) {
     const int row = block.sequence * view_.kv_rows + block.block * Tile::keys, col = maps_.key_col + block.kv_head * dim;
+    const int value_col = maps_.key_col + view_.kv_heads * dim + block.kv_head * value_dim;
     block.units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
     Barrier& keys_full = begin_round(block, round);
     arrive_expecting(keys_full, Shared<Tile>::key_bytes);
@@ -59,10 +61,9 @@ class Loader {
       load_box(shared_.keys[round % Tile::key_buffers] + box * Tile::keys * row_bytes, maps_.keys, col + box * 64, row,
                keys_full);
     wait(shared_.values_empty, round % 2 ^ 1);
-    arrive_expecting(shared_.values_full, Shared<Tile>::key_bytes);
-    for (int box = 0; box < boxes; ++box)
-      load_box(shared_.values + box * Tile::keys * row_bytes, maps_.keys, col + view_.kv_heads * dim + box * 64, row,
-               shared_.values_full);
+    arrive_expecting(shared_.values_full, Shared<Tile>::value_bytes);
+    for (int box = 0; box < value_boxes; ++box)
+      load_box(shared_.values + box * Tile::keys * row_bytes, maps_.keys, value_col + box * 64, row, shared_.values_full);
   }
 
   // Returns the barrier of the block's keys.
@@ -89,9 +90,9 @@ class Loader {
                view_.statistics + tile_index<Tile>(view_, block, head, tile) * Tile::statistics * Tile::queries,
                statistic_bytes, shared_.queries_full[stage]);
     wait(shared_.douts_empty[dout_stage], dout_parity ^ 1);
-    arrive_expecting(shared_.douts_full[dout_stage], Shared<Tile>::query_bytes);
-    for (int box = 0; box < boxes; ++box)
-      load_box(shared_.douts[dout_stage] + box * box_bytes, maps_.douts, head * dim + box * 64, row,
+    arrive_expecting(shared_.douts_full[dout_stage], Shared<Tile>::dout_bytes);
+    for (int box = 0; box < value_boxes; ++box)
+      load_box(shared_.douts[dout_stage] + box * box_bytes, maps_.douts, head * value_dim + box * 64, row,
                shared_.douts_full[dout_stage]);
   }
 
@@ -110,14 +111,14 @@ __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, i
     __syncwarp();
     if (leads) arrive(shared.keys_empty[round % Tile::key_buffers]);  // the block's description has been read
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
-      int* const to = view.query_sums + (tile_index<Tile>(view, block, head, tile) * 2 + group) * Tile::sums;
+      int* const to = view.query_sums + tile_index<Tile>(view, block, head, tile) * Tile::sums;
 #pragma unroll
       for (int part = 0; part < Tile::sum_rounds; ++part) {
         arrive_at(sums_read + group, sums_threads);
         sync_at(sums_written + group, sums_threads);
         if (leads)
-          add_integers(to + part * Tile::sums_of_round, shared.sums[group],
-                       Tile::sums_of_round * static_cast<int>(sizeof(int)));
+          add_integers(to + Tile::sum_box(group, part) * Tile::sums_of_box, shared.sums[group],
+                       Tile::sums_of_box * static_cast<int>(sizeof(int)));
         __syncwarp();
       }
     });
@@ -162,7 +163,7 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
   const Maps maps{.keys = box_map<Element>({args.kv.data, args.kv.cols(), args.kv.rows()}, Tile::keys),
                   .queries = box_map<Element>({args.q.data, args.q.cols(), args.q.rows()}, Tile::queries),
                   .douts = box_map<Element>({args.dout.data, args.dout.cols(), args.dout.rows()}, Tile::queries),
-                  .key_col = static_cast<int>(args.kv.cols()) - 2 * view.kv_heads * Tile::head_dim};
+                  .key_col = static_cast<int>(args.kv.cols()) - view.kv_heads * (Tile::head_dim + Tile::value_dim)};
   constexpr int bytes = static_cast<int>(sizeof(Shared<Tile>));
   static_assert(bytes <= 227 * 1024);  // the most shared memory of a block
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -174,14 +175,15 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
 
 }  // namespace
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
-  const std::int64_t head_dim = args.dout.cols() / view.heads;
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, std::int64_t head_dim,
+                  int multiprocessors) {
   const auto with = [&](auto element, auto limited) {
     using Element = decltype(element);
     constexpr bool has_begins = decltype(limited)::value;
     if (head_dim == 64) return run<Tile<64, Element, has_begins>>(stream, view, args, multiprocessors);
     if (head_dim == 96) return run<Tile<96, Element, has_begins>>(stream, view, args, multiprocessors);
     if (head_dim == 128) return run<Tile<128, Element, has_begins>>(stream, view, args, multiprocessors);
+    if (head_dim == 192) return run<Tile<192, Element, has_begins>>(stream, view, args, multiprocessors);
     run<Tile<256, Element, has_begins>>(stream, view, args, multiprocessors);
   };
   const auto of_type = [&](auto limited) {

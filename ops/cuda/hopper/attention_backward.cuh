@@ -1,8 +1,9 @@
 // The tiles, and the view of tensors and intermediate results, that the kernels of attention's backward on
 // Hopper GPUs share. Only for .cu files.
 //
-// Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64, 96, 128 or 256. A tile is 64 or 128 queries
-// of one query head, a block 64 or 128 keys of one key-value head. BackwardView says where each intermediate result lies.
+// Shapes: a group is the Hq / Hkv query heads that share a key-value head. D is 64, 96, 128, 192 or 256, and V is 128 if D is
+// 192, otherwise D. A tile is 64 or 128 queries of one query head, a block 64 or 128 keys of one key-value head. BackwardView
+// says where each intermediate result lies.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,27 +17,36 @@
 namespace pipetrain::cuda::hopper {
 
 // The shape of a tile of queries: as many as the registers can hold the products of with a block of keys. With heads of 64 to
-// 128 each of two groups of warps has half of a block's keys; with heads of 256 each has all 64 keys, and half of the queries
+// 192 each of two groups of warps has half of a block's keys; with heads of 256 each has all 64 keys, and half of the queries
 // of their scores and half of the columns of their gradients.
 template <int HeadDim, class Number, bool HasBegins>
 struct Tile {
   using Element = Number;
-  static constexpr int head_dim = HeadDim;  // 64, 96, 128 or 256
+  static constexpr int head_dim = HeadDim;  // of queries and keys: 64, 96, 128, 192 or 256
+  static constexpr int value_dim = static_cast<int>(hopper_attention_values(HeadDim));
   // The columns of a head in shared memory. Those past the head's are of what follows it in the matrix, or zeros; the results
   // in them are not stored.
-  static constexpr int columns = hopper_attention_columns(HeadDim);
+  static constexpr int columns = hopper_attention_columns(HeadDim), value_columns = hopper_attention_columns(value_dim);
   static constexpr bool is_wide = HeadDim == 256;
+  static constexpr bool has_parts = value_dim == head_dim;  // a group of query heads may be divided: see parts_of()
   static constexpr int keys = hopper_attention_keys(HeadDim);
   static constexpr int queries = hopper_attention_queries(HeadDim);
   // Buffers in shared memory: of tiles of queries, of the same rows of dout, and of blocks of keys.
-  static constexpr int query_stages = 2, dout_stages = is_wide ? 1 : 2, key_buffers = is_wide ? 1 : 2;
+  static constexpr int query_stages = 2, dout_stages = is_wide ? 1 : 2, key_buffers = HeadDim > 128 ? 1 : 2;
   static constexpr bool has_begins = HasBegins;  // documents or a window limit the keys that a query sees
   static constexpr int statistics = HasBegins ? 4 : 3;
-  static constexpr int sums = queries * columns / 2;  // elements of dQ in one of the two groups of warps
-  static constexpr int sum_rounds = is_wide ? 2 : 1, sums_of_round = sums / sum_rounds;  // they are added in rounds
+  // The elements of dQ, in boxes of 64 queries and 64 columns. In each round each of the two groups of warps adds to one of
+  // them. To the third box of three both groups add, each what its own keys contribute.
+  static constexpr int sums = queries * columns, sums_of_box = 64 * 64, sum_rounds = (sums / sums_of_box + 1) / 2;
+  static constexpr int sum_box(int group, int round) {
+    return columns == 192 && round == 1 ? 2 : group * (columns == 192 ? 1 : sum_rounds) + round;
+  }
   // Registers of a thread. A key group's registers hold everything it needs; values that the loader spills to
-  // memory arrive late for tiles of 64.
-  static constexpr int key_group_registers = HeadDim == 64 ? 240 : 232, loader_registers = HeadDim == 64 ? 24 : 40;
+  // memory arrive late for tiles of 64. Together the three groups of warps have 168 for each thread, and more would never be
+  // given.
+  static constexpr bool has_small_loader = HeadDim == 64 || HeadDim == 192;
+  static constexpr int key_group_registers = has_small_loader ? 240 : 232, loader_registers = has_small_loader ? 24 : 40;
+  static_assert(2 * key_group_registers + loader_registers <= 3 * 168);
 };
 
 // The statistics of each tile of queries: [Tile::statistics][queries] f32.
@@ -61,9 +71,9 @@ struct BackwardView {
   int section;           // blocks of this many of the batch * kv_heads * parts run at about the same time; divides them
   unsigned* largest;     // [batch, kv_heads, 2]: bits of the largest |k| of an element and |v|^2 of a row
   int* tickets;          // [1]: the number of blocks taken so far
-  int* query_sums;       // [batch, heads, query tiles, 2, sums]: dQ as integers
-  float* key_sums;  // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part equal to `added`
-  float* added;     // [batch dkv_rows, 2, kv_heads, D]: dK and dV are added to it; null: they are rounded to dkv
+  int* query_sums;       // [batch, heads, query tiles, boxes, 64 * 64]: dQ as integers
+  float* key_sums;  // [parts, batch sum_rows, kv_heads (D + V)]: dK, dV of each part, or null; with one part equal to `added`
+  float* added;     // [batch dkv_rows, kv_heads (D + V)]: dK and dV are added to it; null: they are rounded to dkv
   void *dq, *dkv;   // at the columns of the first query head and of the first key head
   std::int64_t dq_cols, dkv_cols;
   const float* cos_sin;  // [keys, 2, D/2] of the rotation that produced whole sequences' queries and keys, or null
@@ -156,8 +166,9 @@ void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBa
 template <class Tile>
 void postprocess(cudaStream_t stream, const BackwardView& view);
 
-// attention_backward.cu: runs all three steps, with the tile for these heads, types, documents and window.
-void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
+// attention_backward.cu: runs all three steps, with the tile for these heads, types, documents and window. head_dim: D
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, std::int64_t head_dim,
+                  int multiprocessors);
 
 // Applies a macro of (head size, element type, whether documents or a window limit the keys) to every tile that there are
 // kernels for.
@@ -169,6 +180,8 @@ void run_backward(cudaStream_t stream, const BackwardView& view, const Attention
   apply(96, __nv_bfloat16, true)       \
   apply(128, __nv_bfloat16, false)     \
   apply(128, __nv_bfloat16, true)      \
+  apply(192, __nv_bfloat16, false)     \
+  apply(192, __nv_bfloat16, true)      \
   apply(256, __nv_bfloat16, false)     \
   apply(256, __nv_bfloat16, true)      \
   apply(64, __half, false)             \
@@ -177,6 +190,8 @@ void run_backward(cudaStream_t stream, const BackwardView& view, const Attention
   apply(96, __half, true)              \
   apply(128, __half, false)            \
   apply(128, __half, true)             \
+  apply(192, __half, false)            \
+  apply(192, __half, true)             \
   apply(256, __half, false)            \
   apply(256, __half, true)
 // clang-format on

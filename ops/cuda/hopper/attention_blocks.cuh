@@ -22,15 +22,16 @@ struct Block {
 
 template <class Tile>
 struct Shared {
-  static constexpr int key_bytes = Tile::keys * Tile::columns * 2, query_bytes = Tile::queries * Tile::columns * 2;
+  static constexpr int key_bytes = Tile::keys * Tile::columns * 2, value_bytes = Tile::keys * Tile::value_columns * 2;
+  static constexpr int query_bytes = Tile::queries * Tile::columns * 2, dout_bytes = Tile::queries * Tile::value_columns * 2;
   static constexpr int score_bytes = Tile::queries * Tile::keys * 2;
   alignas(1024) char keys[Tile::key_buffers][key_bytes];  // for this round, and the next where there are two
-  alignas(1024) char values[key_bytes];
+  alignas(1024) char values[value_bytes];
   alignas(1024) char queries[Tile::query_stages][query_bytes];
-  alignas(1024) char douts[Tile::dout_stages][query_bytes];
+  alignas(1024) char douts[Tile::dout_stages][dout_bytes];
   // dS^T of this tile and the next, a row per key; with wide tiles then P^T of both.
   alignas(1024) char scores[Tile::is_wide ? 4 : 2][score_bytes];
-  alignas(1024) int sums[2][Tile::sums_of_round];
+  alignas(1024) int sums[2][Tile::sums_of_box];
   alignas(128) float statistics[Tile::query_stages][Tile::statistics * Tile::queries];
   Block blocks[Tile::key_buffers];  // those of `keys`
   Barrier keys_full[Tile::key_buffers], keys_empty[Tile::key_buffers], values_full, values_empty;
@@ -58,6 +59,7 @@ template <class Tile>
 __device__ __forceinline__ bool take_block(Shared<Tile>& shared, int round, Block& block) {
   wait(shared.keys_full[round % Tile::key_buffers], round / Tile::key_buffers % 2);
   block = shared.blocks[round % Tile::key_buffers];
+  if constexpr (!Tile::has_parts) block.part = 0;  // frees a register
   return block.block >= 0;
 }
 
@@ -77,7 +79,8 @@ __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& b
 // Calls body(head, tile) for the tiles of queries that a block's keys meet, in order.
 template <class Tile, class Body>
 __device__ __forceinline__ void for_each_tile(const BackwardView& view, const Block& block, Body body) {
-  const int heads = view.group() / view.parts, first_head = block.kv_head * view.group() + block.part * heads;
+  const int heads = view.group() / (Tile::has_parts ? view.parts : 1),
+            first_head = block.kv_head * view.group() + (Tile::has_parts ? block.part * heads : 0);
   const int end = end_tile<Tile>(view, block);
   for (int head = first_head; head < first_head + heads; ++head)
     for (int tile = first_tile<Tile>(view, block); tile < end; ++tile) body(head, tile);

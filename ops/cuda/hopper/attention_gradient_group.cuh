@@ -7,8 +7,8 @@
 
 namespace pipetrain::cuda::hopper {
 
-// Group is the derived class: its step() processes one tile of queries. A group sums dK and dV of 64 keys and at most 128
-// columns.
+// Group is the derived class: its step() processes one tile of queries. A group sums dK of 64 keys and at most 192
+// columns, and dV of at most 128.
 template <class Group, class Tile>
 class GradientGroup {
  public:
@@ -22,7 +22,9 @@ class GradientGroup {
 #pragma unroll 1
     for (int round = 0; take_block(shared_, round, block); ++round) {
 #pragma unroll
-      for (int i = 0; i < grads; ++i) key_grad_[i] = value_grad_[i] = 0;
+      for (float& grad : key_grad_) grad = 0;
+#pragma unroll
+      for (float& grad : value_grad_) grad = 0;
       const int first = first_tile<Tile>(view_, block), tiles = end_tile<Tile>(view_, block);
       const int end = at_ + (tiles - first) * (view_.group() / view_.parts);
       keys_ = shared_address(shared_.keys[round % Tile::key_buffers]);
@@ -46,7 +48,10 @@ class GradientGroup {
   }
 
  protected:
-  static constexpr int dim = Tile::head_dim, columns = Tile::columns, grads = (Tile::is_wide ? columns / 2 : columns) / 2;
+  static constexpr int dim = Tile::head_dim, columns = Tile::columns, value_dim = Tile::value_dim;
+  static constexpr int shares = Tile::is_wide ? 2 : 1;  // groups that divide the columns
+  // A thread's elements of 64 keys and the group's columns.
+  static constexpr int key_grads = columns / shares / 2, value_grads = Tile::value_columns / shares / 2;
 
   __device__ __forceinline__ int lane() const { return thread_ % 32; }
   __device__ __forceinline__ int row() const { return 16 * (thread_ / 32) + lane() / 4; }
@@ -71,26 +76,28 @@ class GradientGroup {
   const int group_, thread_;
   int at_ = 0;              // the number of tiles before this one
   std::uint32_t keys_ = 0;  // the shared address of this block's keys
-  float key_grad_[grads], value_grad_[grads];
+  float key_grad_[key_grads], value_grad_[value_grads];
 
  private:
-  static constexpr int stored = (Tile::is_wide ? dim / 2 : dim) / 2;  // elements of `grads` in the head's columns
+  // Those of the elements that are in the head's columns.
+  static constexpr int stored_keys = dim / shares / 2, stored_values = value_dim / shares / 2;
 
   // The first key, counted in the block, and the first column that the group sums.
   __device__ __forceinline__ int first_key() const { return Tile::is_wide ? 0 : 64 * group_; }
-  __device__ __forceinline__ int first_col() const { return Tile::is_wide ? 2 * grads * group_ : 0; }
+  __device__ __forceinline__ int first_col() const { return Tile::is_wide ? 2 * key_grads * group_ : 0; }
 
   __device__ __forceinline__ void store(const Block& block) const {
     const int key = block.block * Tile::keys + first_key() + row();
     if (view_.key_sums != nullptr) return store_part(block, key);
     const std::int64_t at = static_cast<std::int64_t>(block.sequence) * view_.dkv_rows + key;
-    Element* const key_grad = static_cast<Element*>(view_.dkv) + at * view_.dkv_cols + block.kv_head * dim + first_col();
+    Element* const to = static_cast<Element*>(view_.dkv) + at * view_.dkv_cols + first_col();
     const bool there[2] = {key < view_.keys, key + 8 < view_.keys};
-    store_rounded(key_grad, key_grad_, view_.scale, there);
-    store_rounded(key_grad + view_.kv_heads * dim, value_grad_, 1, there);
+    store_rounded<stored_keys>(to + block.kv_head * dim, key_grad_, view_.scale, there);
+    store_rounded<stored_values>(to + view_.kv_heads * dim + block.kv_head * value_dim, value_grad_, 1, there);
   }
 
   // there: whether the sequence has the thread's two rows
+  template <int stored, int grads>
   __device__ __forceinline__ void store_rounded(Element* to, const float (&grad)[grads], float factor,
                                                 const bool (&there)[2]) const {
     to += 8 * (lane() % 4);
@@ -108,16 +115,19 @@ class GradientGroup {
   }
 
   __device__ __forceinline__ void store_part(const Block& block, int key) const {
-    const std::int64_t rows = static_cast<std::int64_t>(view_.batch) * view_.sum_rows, cols = view_.kv_heads * 2 * dim;
+    const std::int64_t rows = static_cast<std::int64_t>(view_.batch) * view_.sum_rows,
+                       cols = view_.kv_heads * (dim + value_dim);
     const std::int64_t at = block.part * rows + static_cast<std::int64_t>(block.sequence) * view_.sum_rows + key;
     const bool adds = view_.key_sums == view_.added;
-    float* const to = view_.key_sums + at * cols + block.kv_head * dim + first_col() + col();
+    float* const to = view_.key_sums + at * cols + first_col() + col();
+    float* const to_keys = to + block.kv_head * dim;
+    float* const to_values = to + view_.kv_heads * dim + block.kv_head * value_dim;
 #pragma unroll
-    for (int i = 0; i < stored; i += 2) {
+    for (int i = 0; i < stored_keys; i += 2) {
       if (key + i / 2 % 2 * 8 >= view_.keys) continue;
-      float* const pair = to + i / 4 * 8 + i / 2 % 2 * 8 * cols;
-      put(pair, make_float2(key_grad_[i] * view_.scale, key_grad_[i + 1] * view_.scale), adds);
-      put(pair + view_.kv_heads * dim, make_float2(value_grad_[i], value_grad_[i + 1]), adds);
+      const std::int64_t pair = i / 4 * 8 + i / 2 % 2 * 8 * cols;
+      put(to_keys + pair, make_float2(key_grad_[i] * view_.scale, key_grad_[i + 1] * view_.scale), adds);
+      if (i < stored_values) put(to_values + pair, make_float2(value_grad_[i], value_grad_[i + 1]), adds);
     }
   }
 

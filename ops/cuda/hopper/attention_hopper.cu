@@ -1,11 +1,11 @@
 // Divides attention's backward into the blocks and parts of the Hopper kernels, and lays out their shared results in scratch.
 //
 //   q, dq       [batch queries, Hq D], or columns of a packed matrix
-//   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
-//   dout, out   [batch queries, Hq D]
+//   kv, dkv     [batch R, Hkv (D + V)], or columns of a packed matrix
+//   dout, out   [batch queries, Hq V]
 //   statistics  [batch, Hq, query tiles, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the first key that is seen
-//   query_sums  [batch, Hq, query tiles, 2, tile columns / 2]: dQ as integers
-//   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
+//   query_sums  [batch, Hq, query tiles, tile columns]: dQ as integers, in boxes of 64 x 64
+//   key_sums    [parts, batch keys, Hkv (D + V)]: dK and dV of each part of a group
 //
 // attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums
 // and key_sums, and attention_postprocess.cu converts these into dq and dkv.
@@ -23,8 +23,10 @@ std::int64_t key_blocks(const SegmentShape& shape) {
   return rounded_up(shape.keys, block) / block;
 }
 
-// A group of query heads is divided if there are too few blocks to give all multiprocessors equal work.
+// A group of query heads is divided if there are too few blocks to give all multiprocessors equal work. Latent attention, whose
+// values are narrower, has as many key heads as query heads.
 int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
+  if (shape.value_dim() != shape.head_dim) return 1;
   const int group = static_cast<int>(shape.heads / shape.kv_heads);
   const std::int64_t blocks = shape.batch * shape.kv_heads * key_blocks(shape);
   int parts = 1;
@@ -97,7 +99,7 @@ void hopper_attention_backward(cudaStream_t stream, const SegmentShape& shape, c
     view.dkv_cols = args.dkv.cols();
   }
   view.cos_sin = rotates_in_hopper(shape, args) ? static_cast<const float*>(args.cos_sin->data) : nullptr;
-  hopper::run_backward(stream, view, args, gpu.multiprocessors);
+  hopper::run_backward(stream, view, args, shape.head_dim, gpu.multiprocessors);
 }
 
 }  // namespace pipetrain::cuda

@@ -13,9 +13,10 @@
 namespace pipetrain::cuda {
 
 // The kernel also runs the rotation's backward if positions count from the sequence's first token and whole heads rotate, whose
-// halves are equally many boxes of columns.
+// halves are equally many boxes of columns, and whose values are as wide.
 inline bool rotates_in_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args) {
-  return args.cos_sin && !args.documents && 2 * args.cos_sin->shape[2] == shape.head_dim && shape.head_dim != 96;
+  return args.cos_sin && !args.documents && 2 * args.cos_sin->shape[2] == shape.head_dim && shape.head_dim != 96 &&
+         shape.value_dim() == shape.head_dim;
 }
 
 // Returns the scratch in bytes.

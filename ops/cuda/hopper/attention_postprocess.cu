@@ -1,5 +1,6 @@
-// Reads query_sums [batch, Hq, query tiles, 2, tile D / 2] i32 and key_sums [parts, batch keys, 2, Hkv, D] f32. Writes dQ
-// [batch queries, Hq D], and dK and dV [batch keys, 2 Hkv D], as columns of wider matrices where dq_cols and dkv_cols say so.
+// Reads query_sums [batch, Hq, query tiles, boxes, 64 * 64] i32 and key_sums [parts, batch keys, Hkv (D + V)] f32. Writes dQ
+// [batch queries, Hq D], and dK and dV [batch keys, Hkv (D + V)], as columns of wider matrices where dq_cols and dkv_cols say
+// so.
 #include "ops/cuda/hopper/attention_backward.cuh"
 #include "ops/cuda/launch.hpp"
 
@@ -15,9 +16,10 @@ __device__ __forceinline__ void put_sum(float* to, float2 sum, bool adds) {
   there = sum;
 }
 
-// The blocks that convert a tile of queries.
+// The blocks that convert a tile of queries. Half of the last one has nothing to do where a half of a head has three times 32
+// columns.
 template <class Tile>
-constexpr int blocks_each = Tile::head_dim == 256 ? 2 : 1;
+constexpr int blocks_each = Tile::columns > 128 ? 2 : 1;
 
 // A thread has part of the sums of one thread of the products, or of two: columns of both halves of a head,
 // which rotate together.
@@ -30,18 +32,19 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
   const int plane = block / tiles, head = plane % view.heads, sequence = plane / view.heads;
   const int group = static_cast<int>(threadIdx.x) / 128, quarter = 2 * part + group,
             thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-  const auto* const in = reinterpret_cast<const int4*>(view.query_sums) + block * 2LL * (Tile::sums / 4) + thread;
+  if (columns > 64 && quarter * 64 >= columns) return;
+  const int first_col = columns == 64 ? 0 : 32 * quarter;  // four ranges of eight columns, and four in the other half
+  const auto* const in = reinterpret_cast<const int4*>(view.query_sums) + block * std::int64_t{Tile::sums / 4} + thread;
   int4 sums[2][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int of_group = columns == 64 ? group : half, run = 4 * (columns == 64 ? half : quarter) + j;
-      sums[half][j] = __ldcs(in + of_group * (Tile::sums / 4) + run * 128);
+      const int column = first_col + half * (columns / 2) + 8 * j, box = columns == 64 ? group : column / 64;
+      sums[half][j] = __ldcs(in + box * (Tile::sums_of_box / 4) + column % 64 / 8 * 128);
     }
   const int row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4, position = block % tiles * Tile::queries + row;
-  const int first_col = columns == 64 ? 0 : 32 * quarter;  // four ranges of eight columns, and four in the other half
-  const bool in_head = first_col + columns / 2 < dim;      // those in the other half
+  const bool in_head = first_col + columns / 2 < dim;  // those in the other half
   const float* const inverse =
       view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
@@ -187,9 +190,11 @@ void postprocess(cudaStream_t stream, const BackwardView& view) {
   const int of_keys = rotated_key_blocks<Tile>(view), blocks = of_keys + query_blocks<Tile>(view);
   const auto kernel = view.cos_sin == nullptr ? convert_queries<Tile, false> : convert_queries<Tile, true>;
   launch(stream, kernel, static_cast<unsigned>(blocks), block_threads, 0, view, of_keys);
-  if (view.parts == 1) return;
-  const std::int64_t pairs = static_cast<std::int64_t>(view.batch) * view.sum_rows * view.kv_heads * 2 * Tile::head_dim / 8;
-  launch(stream, add_key_parts<Tile>, blocks_for(pairs, block_threads), block_threads, 0, view);
+  if constexpr (Tile::head_dim == Tile::value_dim) {  // others have one part
+    if (view.parts == 1) return;
+    const std::int64_t pairs = static_cast<std::int64_t>(view.batch) * view.sum_rows * view.kv_heads * 2 * Tile::head_dim / 8;
+    launch(stream, add_key_parts<Tile>, blocks_for(pairs, block_threads), block_threads, 0, view);
+  }
 }
 
 #define PIPETRAIN_TILE(head_dim, Element, has_begins) \

@@ -1,4 +1,4 @@
-// Reads dout and out [batch queries, Hq D], log_sum_exp [batch, Hq, queries] and the keys and values, once each. Writes
+// Reads dout and out [batch queries, Hq V], log_sum_exp [batch, Hq, queries] and the keys and values, once each. Writes
 // statistics [batch, Hq, query tiles, 3 or 4, tile] and largest [batch, Hkv, 2], whose product bounds dQ: see
 // integers_per_unit().
 #include "ops/cuda/hopper/attention_backward.cuh"
@@ -27,7 +27,8 @@ struct Rows {
 
 template <class Tile>
 struct QueryBlock {
-  static constexpr int lanes = Tile::columns / 8, rows = block_threads / lanes, rounds = 4, all_rows = rows * rounds;
+  static constexpr int lanes = Tile::value_columns / 8, rows = block_threads / lanes, rounds = 4, all_rows = rows * rounds;
+  static constexpr int zeros = rows * Tile::columns / 4 / block_threads;  // groups of four that a thread clears in a round
 };
 
 // One query and head; the queries of each sequence are counted up to the end of its last tile.
@@ -51,15 +52,16 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
 #pragma unroll
   for (int i = 0; i < Q::rounds; ++i) {
     const QueryRow row = query_row<Tile>(view, first + i * Q::rows);
-    if (row.query < view.queries && part < Tile::head_dim / 8) {
+    if (row.query < view.queries && part < Tile::value_dim / 8) {
       const std::int64_t token = static_cast<std::int64_t>(row.sequence) * view.queries + row.query;
-      const std::int64_t at = (token * view.heads + row.head) * (Tile::head_dim / 8) + part;
+      const std::int64_t at = (token * view.heads + row.head) * (Tile::value_dim / 8) + part;
       dout[i] = static_cast<const uint4*>(in.dout)[at], out[i] = static_cast<const uint4*>(in.out)[at];
     } else {
       dout[i] = out[i] = make_uint4(0, 0, 0, 0);
     }
     int4* const zeros = reinterpret_cast<int4*>(view.query_sums + (block * Q::all_rows + i * Q::rows) * Tile::columns);
-    zeros[threadIdx.x] = zeros[threadIdx.x + block_threads] = make_int4(0, 0, 0, 0);
+#pragma unroll
+    for (int j = 0; j < Q::zeros; ++j) zeros[threadIdx.x + j * block_threads] = make_int4(0, 0, 0, 0);
   }
 #pragma unroll
   for (int i = 0; i < Q::rounds; ++i) {
@@ -70,7 +72,7 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
       const float2 x = unpack<Element>(a[j]), y = unpack<Element>(b[j]);
       dot += x.x * y.x + x.y * y.y, square += x.x * x.x + x.y * x.y;
     }
-    dot = row_sum<Tile::columns>(dot), square = row_sum<Tile::columns>(square);
+    dot = row_sum<Tile::value_columns>(dot), square = row_sum<Tile::value_columns>(square);
     if (part != 0) continue;
     const QueryRow row = query_row<Tile>(view, first + i * Q::rows);
     const bool there = row.query < view.queries;
@@ -94,33 +96,49 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
 template <class Tile>
 __device__ void preprocess_keys(const BackwardView& view, const Rows& in, int block) {
   using Element = typename Tile::Element;
-  constexpr int lanes = Tile::columns / 8, rows = block_threads / lanes, rounds = Tile::keys / rows;
-  const int blocks = key_blocks<Tile>(view), plane = block / blocks, sequence = plane / view.kv_heads;
-  const int first_key = block % blocks * Tile::keys + static_cast<int>(threadIdx.x) / lanes;
-  const std::int64_t first = static_cast<std::int64_t>(sequence) * view.kv_rows + first_key;
-  const Element* const keys = static_cast<const Element*>(in.keys) + first * in.key_cols +
-                              plane % view.kv_heads * Tile::head_dim + threadIdx.x % lanes * 8;
-  uint4 key[rounds], value[rounds];
+  constexpr int key_lanes = Tile::columns / 8, key_rounds = Tile::keys * key_lanes / block_threads;
+  constexpr int lanes = Tile::value_columns / 8, rows = block_threads / lanes, rounds = Tile::keys / rows;
+  const int blocks = key_blocks<Tile>(view), plane = block / blocks, sequence = plane / view.kv_heads,
+            head = plane % view.kv_heads, thread = static_cast<int>(threadIdx.x);
+  const int first_key = block % blocks * Tile::keys, there = view.keys - first_key;  // keys from the block's first on
+  const Element* const keys =
+      static_cast<const Element*>(in.keys) + (static_cast<std::int64_t>(sequence) * view.kv_rows + first_key) * in.key_cols;
+  const Element* const values = keys + view.kv_heads * Tile::head_dim + head * Tile::value_dim;
+  uint4 key[key_rounds], value[rounds];
+#pragma unroll
+  for (int i = 0; i < key_rounds; ++i) {
+    const int at = i * block_threads + thread, row = at / key_lanes, lane = at % key_lanes;
+    key[i] = make_uint4(0, 0, 0, 0);
+    if (row >= there || lane >= Tile::head_dim / 8) continue;
+    key[i] = *reinterpret_cast<const uint4*>(keys + row * in.key_cols + head * Tile::head_dim + lane * 8);
+  }
 #pragma unroll
   for (int i = 0; i < rounds; ++i) {
-    const Element* const row = keys + i * rows * in.key_cols;
-    key[i] = value[i] = make_uint4(0, 0, 0, 0);
-    if (first_key + i * rows >= view.keys || threadIdx.x % lanes >= Tile::head_dim / 8) continue;
-    key[i] = *reinterpret_cast<const uint4*>(row);
-    value[i] = *reinterpret_cast<const uint4*>(row + view.kv_heads * Tile::head_dim);
+    const int row = i * rows + thread / lanes, lane = thread % lanes;
+    value[i] = make_uint4(0, 0, 0, 0);
+    if (row >= there || lane >= Tile::value_dim / 8) continue;
+    value[i] = *reinterpret_cast<const uint4*>(values + row * in.key_cols + lane * 8);
   }
   unsigned largest_key = 0, largest_value = 0;
 #pragma unroll
+  for (int i = 0; i < key_rounds; ++i) {
+    const std::uint32_t* const words = &key[i].x;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float2 k = unpack<Element>(words[j]);
+      largest_key = max(largest_key, max(magnitude(k.x), magnitude(k.y)));
+    }
+  }
+#pragma unroll
   for (int i = 0; i < rounds; ++i) {
-    const std::uint32_t *a = &key[i].x, *b = &value[i].x;
+    const std::uint32_t* const words = &value[i].x;
     float square = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float2 k = unpack<Element>(a[j]), v = unpack<Element>(b[j]);
-      largest_key = max(largest_key, max(magnitude(k.x), magnitude(k.y)));
+      const float2 v = unpack<Element>(words[j]);
       square += v.x * v.x + v.y * v.y;
     }
-    largest_value = max(largest_value, magnitude(row_sum<Tile::columns>(square)));
+    largest_value = max(largest_value, magnitude(row_sum<Tile::value_columns>(square)));
   }
   largest_key = __reduce_max_sync(~0U, largest_key), largest_value = __reduce_max_sync(~0U, largest_value);
   if (threadIdx.x % 32 == 0) {
@@ -168,7 +186,7 @@ void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBa
   cudaMemsetAsync(view.largest, 0, static_cast<std::size_t>(view.batch * view.kv_heads * 2 + 1) * sizeof(unsigned), stream);
   const std::int64_t rows = static_cast<std::int64_t>(view.batch) * query_tiles<Tile>(view) * Tile::queries * view.heads;
   const std::int64_t blocks = view.batch * view.kv_heads * key_blocks<Tile>(view) + rows / QueryBlock<Tile>::all_rows;
-  const std::int64_t key_cols = args.kv.cols(), first_col = key_cols - 2 * view.kv_heads * Tile::head_dim;
+  const std::int64_t key_cols = args.kv.cols(), first_col = key_cols - view.kv_heads * (Tile::head_dim + Tile::value_dim);
   const Rows in{args.dout.data, args.out.data, static_cast<const float*>(args.log_sum_exp.data),
                 static_cast<const Element*>(args.kv.data) + first_col, key_cols};
   launch(stream, preprocess_kernel<Tile>, static_cast<unsigned>(blocks), block_threads, 0, view, in);

@@ -63,4 +63,17 @@ __device__ __forceinline__ void multiply_differences(RoundedScores<n>& out, cons
   }
 }
 
+// The same in place: P becomes dS, where registers do not hold both.
+template <class Element, int n>
+__device__ __forceinline__ void multiply_by_differences(RoundedScores<n>& rounded, const float (&dp)[n], const float* deltas) {
+#pragma unroll
+  for (int j = 0; j < n; j += 4) {
+    const float2 d = *reinterpret_cast<const float2*>(deltas + 2 * j);
+    std::uint32_t &upper = rounded[j / 8][j % 8 / 2], &lower = rounded[j / 8][j % 8 / 2 + 1];
+    const float2 above = unpack<Element>(upper), below = unpack<Element>(lower);
+    upper = pack<Element>(above.x * (dp[j] - d.x), above.y * (dp[j + 1] - d.y));
+    lower = pack<Element>(below.x * (dp[j + 2] - d.x), below.y * (dp[j + 3] - d.y));
+  }
+}
+
 }  // namespace pipetrain::cuda::hopper

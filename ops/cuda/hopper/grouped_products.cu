@@ -98,11 +98,27 @@ class Multiplier {
 
   __device__ __forceinline__ void add_weights(const GroupedTile& tile) {
     if (tile.depth > 0) {
-      multiply_tile(tile);
-      store(tile);
+      multiply_and_add(tile);
     } else if (!view_.adds) {
       store_zeros(tile);
     }
+  }
+
+  // The first half of the gradients so far is read while the products are computed, the second while the first is written:
+  // memory takes most of the time if experts have few rows.
+  __device__ __forceinline__ void multiply_and_add(const GroupedTile& tile) {
+    const std::int64_t row = static_cast<std::int64_t>(tile.expert) * view_.n + tile.row + 64 * group_, stride = view_.k;
+    const ExactRows rows(static_cast<float*>(view_.out) + (row * stride + tile.col), stride, tile.rows - 64 * group_,
+                         view_.k - tile.col);
+    ExactRows::Vectors first = {}, second = {};
+    if (view_.adds) rows.read<0>(first), rows.read<1>(second);
+    multiply_tile(tile);
+    rows.write<0>(sums_, first);
+    if (view_.adds) rows.read<2>(first);
+    rows.write<1>(sums_, second);
+    if (view_.adds) rows.read<3>(second);
+    rows.write<2>(sums_, first);
+    rows.write<3>(sums_, second);
   }
 
   __device__ void release(int stage) {
@@ -173,12 +189,7 @@ class Multiplier {
   __device__ __forceinline__ void store(const GroupedTile& tile) {
     const int own_row = tile.row + 64 * group_, limit = tile.rows - 64 * group_, cols = tiles_.result_cols() - tile.col;
     const std::int64_t stride = tiles_.result_cols();
-    if constexpr (product == Product::dw) {
-      const std::int64_t row = static_cast<std::int64_t>(tile.expert) * view_.n + own_row;
-      store_exact(sums_, static_cast<float*>(view_.out) + row * stride + tile.col, stride, limit, cols, view_.adds);
-    } else {
-      store_rounded(sums_, static_cast<T*>(view_.out) + own_row * stride + tile.col, stride, limit, cols);
-    }
+    store_rounded(sums_, static_cast<T*>(view_.out) + own_row * stride + tile.col, stride, limit, cols);
   }
 
   const GroupedView& view_;

@@ -56,41 +56,72 @@ __device__ __forceinline__ void transpose_vectors(float4 (&vectors)[8], int lane
   }
 }
 
-// Writes 64 rows and 256 columns of fp32, or adds to them. A warp reads and writes 512 bytes of a row at a time, because memory
-// delivers less if the accesses in flight are shorter. The values leave the cache first: they are needed only once.
-__device__ __forceinline__ void store_exact(const float (&sums)[128], float* out, std::int64_t stride, int limit, int cols,
-                                            bool adds) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, first_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16;
-  const bool odd = lane % 2 != 0;
-  // The 16 columns that four lanes write: lanes 0 and 2 have the first eight of them, 1 and 3 the others.
-  const int own_col = lane / 4 * 16 + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+// A group's 64 rows and 256 columns of a result in fp32, which sums replace or are added to. A thread reads and writes them in
+// four quarters of eight vectors: a warp's accesses are 512 bytes of a row, because memory delivers less if the accesses in
+// flight are shorter. The values leave the cache first: they are needed only once.
+class ExactRows {
+ public:
+  using Vectors = float4[8];
+
+  // limit, cols: the rows and the columns that exist.
+  __device__ ExactRows(float* out, std::int64_t stride, int limit, int cols)
+      : out_(out + (first_row() * stride + own_col())), stride_(stride), limit_(limit), cols_(cols) {}
+
+  // Begins to read the values of a quarter, which may arrive while products are computed.
+  template <int quarter>
+  __device__ __forceinline__ void read(Vectors& values) const {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+    for (int row = 0; row < 8; ++row)
+      values[row] = exists<quarter>(row) ? __ldcs(reinterpret_cast<const float4*>(at<quarter>(row))) : float4{};
+  }
+
+  // Writes the sums of a quarter, plus `before`.
+  template <int quarter>
+  __device__ __forceinline__ void write(const float (&sums)[128], const Vectors& before) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool odd = lane % 2 != 0;
+    Vectors own;
 #pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      float* const to = out + (first_row + 8 * half) * stride + 128 * side + own_col;
-      const bool has_cols = 128 * side + own_col < cols;
-      const auto exists = [&](int row) { return has_cols && first_row + 8 * half + row < limit; };
-      float4 before[8], own[8];
+    for (int i = 0; i < 8; ++i) {
+      const int j = 4 * (16 * side<quarter> + 2 * i) + 2 * half<quarter>;
+      const float x = __shfl_xor_sync(~0U, odd ? sums[j] : sums[j + 4], 1),
+                  y = __shfl_xor_sync(~0U, odd ? sums[j + 1] : sums[j + 5], 1);
+      own[i] = odd ? float4{x, y, sums[j + 4], sums[j + 5]} : float4{sums[j], sums[j + 1], x, y};
+    }
+    transpose_vectors(own, lane);
 #pragma unroll
-      for (int row = 0; row < 8; ++row)
-        before[row] = adds && exists(row) ? __ldcs(reinterpret_cast<const float4*>(to + row * stride)) : float4{};
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int j = 4 * (16 * side + 2 * i) + 2 * half;
-        const float x = __shfl_xor_sync(~0U, odd ? sums[j] : sums[j + 4], 1),
-                    y = __shfl_xor_sync(~0U, odd ? sums[j + 1] : sums[j + 5], 1);
-        own[i] = odd ? float4{x, y, sums[j + 4], sums[j + 5]} : float4{sums[j], sums[j + 1], x, y};
-      }
-      transpose_vectors(own, lane);
-#pragma unroll
-      for (int row = 0; row < 8; ++row) {
-        if (exists(row))
-          __stcs(reinterpret_cast<float4*>(to + row * stride), {before[row].x + own[row].x, before[row].y + own[row].y,
-                                                                before[row].z + own[row].z, before[row].w + own[row].w});
-      }
+    for (int row = 0; row < 8; ++row) {
+      if (exists<quarter>(row))
+        __stcs(reinterpret_cast<float4*>(at<quarter>(row)), {before[row].x + own[row].x, before[row].y + own[row].y,
+                                                             before[row].z + own[row].z, before[row].w + own[row].w});
     }
   }
-}
+
+ private:
+  template <int quarter>
+  static constexpr int half = quarter / 2;  // of the 16 rows of a warp
+  template <int quarter>
+  static constexpr int side = quarter % 2;  // of the columns
+
+  static __device__ __forceinline__ int first_row() { return static_cast<int>(threadIdx.x) % 128 / 32 * 16; }
+  // The 16 columns that four lanes write: lanes 0 and 2 have the first eight of them, 1 and 3 the others.
+  static __device__ __forceinline__ int own_col() {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return lane / 4 * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
+  }
+
+  template <int quarter>
+  __device__ __forceinline__ bool exists(int row) const {
+    return 128 * side<quarter> + own_col() < cols_ && first_row() + 8 * half<quarter> + row < limit_;
+  }
+  template <int quarter>
+  __device__ __forceinline__ float* at(int row) const {
+    return out_ + (8 * half<quarter> + row) * stride_ + 128 * side<quarter>;
+  }
+
+  float* const out_;
+  const std::int64_t stride_;
+  const int limit_, cols_;
+};
 
 }  // namespace pipetrain::cuda::hopper

@@ -57,6 +57,11 @@ struct DescriptorOffsets {};
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
+#define PIPETRAIN_NAMES96                                                            \
+  PIPETRAIN_NAMES64                                                                  \
+  ", "                                                                               \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define PIPETRAIN_NAMES128                                                                     \
   PIPETRAIN_NAMES64                                                                            \
   ", "                                                                                         \
@@ -93,6 +98,7 @@ struct DescriptorOffsets {};
 #define PIPETRAIN_OUTPUTS16(d) PIPETRAIN_FLOATS8(d, 0), PIPETRAIN_FLOATS8(d, 8)
 #define PIPETRAIN_OUTPUTS32(d) PIPETRAIN_FLOATS32(d, 0)
 #define PIPETRAIN_OUTPUTS64(d) PIPETRAIN_FLOATS32(d, 0), PIPETRAIN_FLOATS32(d, 32)
+#define PIPETRAIN_OUTPUTS96(d) PIPETRAIN_OUTPUTS64(d), PIPETRAIN_FLOATS32(d, 64)
 #define PIPETRAIN_OUTPUTS128(d) PIPETRAIN_OUTPUTS64(d), PIPETRAIN_FLOATS32(d, 64), PIPETRAIN_FLOATS32(d, 96)
 
 PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 32, 16, 16, 17, 18, 19, 20, 21, 22)
@@ -105,18 +111,22 @@ PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 256, 128, 128, 129, 130, 131, 132, 133, 134)
 PIPETRAIN_MULTIPLY_REGISTERS(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_REGISTERS(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+PIPETRAIN_MULTIPLY_REGISTERS(__nv_bfloat16, "bf16", 192, 96, 96, 97, 98, 99, 100, 101, 102)
 PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 192, 96, 96, 97, 98, 99, 100, 101, 102)
 
 #undef PIPETRAIN_MULTIPLY_SHARED
 #undef PIPETRAIN_MULTIPLY_REGISTERS
 #undef PIPETRAIN_OUTPUTS16
 #undef PIPETRAIN_OUTPUTS32
 #undef PIPETRAIN_OUTPUTS64
+#undef PIPETRAIN_OUTPUTS96
 #undef PIPETRAIN_OUTPUTS128
 #undef PIPETRAIN_NAMES16
 #undef PIPETRAIN_NAMES32
 #undef PIPETRAIN_NAMES64
+#undef PIPETRAIN_NAMES96
 #undef PIPETRAIN_NAMES128
 #undef PIPETRAIN_FLOATS8
 #undef PIPETRAIN_FLOATS32

@@ -47,6 +47,15 @@ SegmentShape latent_shape(std::int64_t batch, std::int64_t queries, std::int64_t
           .scale = 0.11F};
 }
 
+SegmentShape windowed(SegmentShape shape, std::int64_t window) {
+  shape.window = window;
+  return shape;
+}
+SegmentShape shared_keys(SegmentShape shape, std::int64_t heads) {
+  shape.heads = heads;
+  return shape;
+}
+
 std::optional<Tensor> put_documents(Bench& b, const AttentionCase& of) {
   if (of.document == 0) return {};
   Values begins(Shape{of.shape.tokens()});
@@ -217,8 +226,15 @@ TEST_CASE("GPU attention whose values are narrower than its keys gives what it g
                                          {latent_shape(1, 40, 90, 24, 16), 0, true},
                                          {latent_shape(1, 256, 256, 192, 128)},
                                          {latent_shape(1, 200, 200, 192, 128)},
+                                         {latent_shape(2, 77, 77, 192, 128)},
+                                         {latent_shape(2, 1000, 1000, 192, 128)},
                                          {latent_shape(1, 256, 256, 192, 128), 100},
-                                         {latent_shape(1, 128, 384, 192, 128), 0, true}};
+                                         {latent_shape(2, 328, 328, 192, 128), 45},
+                                         {windowed(latent_shape(2, 512, 512, 192, 128), 100)},
+                                         {windowed(latent_shape(1, 384, 384, 192, 128), 200), 130},
+                                         {shared_keys(latent_shape(2, 256, 256, 192, 128), 6)},
+                                         {latent_shape(1, 128, 384, 192, 128), 0, true},
+                                         {latent_shape(2, 256, 256, 192, 128), 0, true}};
   SameResults results;
   on_every_backend([&](Bench& b) {
     for (std::size_t i = 0; i < cases.size(); ++i) check_attention(b, cases[i], "case " + std::to_string(i), results);

@@ -38,7 +38,7 @@ Tensor choice_keys(const SegmentShape& shape, DType dtype) {
 AttentionArgs forward_args(const SegmentShape& shape, const AttentionTraits& of) {
   return {.q = packed_queries(shape, of.dtype),
           .kv = choice_keys(shape, of.dtype),
-          .out = {nullptr, {shape.tokens(), shape.query_cols()}, of.dtype},
+          .out = {nullptr, {shape.tokens(), shape.output_cols()}, of.dtype},
           .log_sum_exp = {},
           .documents = choice_documents(shape, of),
           .dropout = of.dropout ? attention_dropout : Dropout{}};
@@ -47,10 +47,10 @@ AttentionArgs forward_args(const SegmentShape& shape, const AttentionTraits& of)
 // A whole sequence's gradients are rounded into one packed matrix; a segment's dK and dV are sums in f32.
 AttentionBackwardArgs backward_args(const SegmentShape& shape, const AttentionTraits& of) {
   const bool whole = shape.is_whole();
-  return {.dout = {nullptr, {shape.tokens(), shape.query_cols()}, of.dtype},
+  return {.dout = {nullptr, {shape.tokens(), shape.output_cols()}, of.dtype},
           .q = packed_queries(shape, of.dtype),
           .kv = choice_keys(shape, of.dtype),
-          .out = {nullptr, {shape.tokens(), shape.query_cols()}, of.dtype},
+          .out = {nullptr, {shape.tokens(), shape.output_cols()}, of.dtype},
           .log_sum_exp = {},
           .dq = packed_queries(shape, of.dtype),
           .dkv = choice_keys(shape, whole ? of.dtype : DType::f32),
@@ -140,6 +140,31 @@ TEST_CASE("a segment's kernels also depend on the positions of its queries and k
                              .head_dim = one.head_dim};
     CHECK((kernels_of(shape, one.of) == one.kernels));
   }
+}
+
+// The heads of latent attention.
+SegmentShape latent_heads(std::int64_t sequence, std::int64_t head_dim, std::int64_t value_dim) {
+  SegmentShape shape = whole_sequences(2, sequence, {8, 8, head_dim});
+  shape.own_value_dim = value_dim;
+  return shape;
+}
+
+TEST_CASE("keys of 192 with values of 128 have a backward of their own on Hopper GPUs", "[ops][attention_choice]") {
+  const SegmentShape latent = latent_heads(1000, 192, 128);
+  CHECK((kernels_of(latent, {}) == AttentionKernels{cudnn, exact, hopper}));
+  CHECK((kernels_of(latent, {DType::f16}) == AttentionKernels{cudnn, exact, hopper}));
+  CHECK((kernels_of(latent, {DType::bf16, true}) == AttentionKernels{exact, exact, hopper}));
+  CHECK((kernels_of(latent, {DType::bf16, false, true}) == AttentionKernels{exact, exact, exact}));
+  CHECK(cuda::padded_head_size(latent, forward_args(latent, {})) == 0);
+  CHECK(cuda::padded_head_size(latent, backward_args(latent, {}), hopper_chip) == 0);
+  CHECK(cuda::padded_head_size(latent, backward_args(latent, {}), older_chip) == 256);
+}
+
+TEST_CASE("other keys that are wider than their values are filled up on Hopper GPUs", "[ops][attention_choice]") {
+  const SegmentShape narrow = latent_heads(1024, 96, 64), swapped = latent_heads(1024, 128, 192);
+  CHECK((kernels_of(narrow, {}) == AttentionKernels{cudnn, exact, exact}));
+  CHECK(cuda::padded_head_size(narrow, backward_args(narrow, {}), hopper_chip) == 96);
+  CHECK(cuda::padded_head_size(swapped, backward_args(swapped, {}), hopper_chip) == 256);
 }
 
 TEST_CASE("an output or gradients of another type go to the kernel that takes all types", "[ops][attention_choice]") {

@@ -14,6 +14,11 @@ struct Work {
   bool has_documents, turns;
 };
 
+SegmentShape latent(SegmentShape shape) {
+  shape.own_value_dim = 128;
+  return shape;
+}
+
 // Returns sequences from `first` on of a tensor whose first axis is sequences or their tokens.
 Tensor sequences_of(const Tensor& all, std::int64_t batch, std::int64_t first, std::int64_t count) {
   Tensor some = all;
@@ -30,8 +35,8 @@ struct SectionInputs {
 SectionInputs inputs_of(Bench& b, const Work& work, Ops& ops) {
   const SegmentShape& shape = work.shape;
   SectionInputs in{.qkv = b.put(b.draw({shape.tokens(), shape.packed_cols()})),
-                   .dout = b.put(b.draw({shape.tokens(), shape.heads * shape.head_dim})),
-                   .out = b.poisoned({shape.tokens(), shape.heads * shape.head_dim}),
+                   .dout = b.put(b.draw({shape.tokens(), shape.output_cols()})),
+                   .out = b.poisoned({shape.tokens(), shape.output_cols()}),
                    .log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32)};
   if (work.has_documents) {
     Values begins({shape.batch, shape.queries});
@@ -76,7 +81,9 @@ TEST_CASE("GPU attention's backward has the same bits in sections as in one, and
           Work{whole_sequences(4, 1000, {8, 8, 64}), false, true}, Work{whole_sequences(4, 1000, {8, 8, 96}), false, true},
           Work{whole_sequences(4, 1000, {8, 8, 256}), true, false}, Work{whole_sequences(4, 1024, {8, 8, 256}), false, true},
           Work{whole_sequences(3, 448, {5, 1, 256}), true, false}, Work{whole_sequences(4, 1024, {8, 8, 64}), true, false},
-          Work{whole_sequences(3, 512, {5, 5, 64}), false, false}}) {
+          Work{whole_sequences(3, 512, {5, 5, 64}), false, false},
+          Work{latent(whole_sequences(4, 1000, {8, 8, 192})), false, false},
+          Work{latent(whole_sequences(3, 512, {5, 5, 192})), true, false}}) {
       const SegmentShape& shape = work.shape;
       INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " heads of " << shape.head_dim
                        << (work.has_documents ? ", documents" : ""));
