@@ -16,6 +16,12 @@ namespace {
 
 using namespace peer;
 
+// Announces this rank's tensors before the streams meet.
+__global__ void __launch_bounds__(max_ranks) announce_kernel(const __grid_constant__ Team team) {
+  const int peer = static_cast<int>(threadIdx.x);
+  if (peer < team.size) announce(team, peer);
+}
+
 void check_reach(const std::vector<Device*>& devices, const Device& device) {
   for (const Device* other : devices) {
     if (other->id() == device.id()) continue;

@@ -60,12 +60,6 @@ __device__ inline void announce(const Team& team, int peer) {
   release(&box->arrived[team.rank], team.call);
 }
 
-// Announces this rank's tensors before the streams meet.
-__global__ void __launch_bounds__(max_ranks) announce_kernel(const __grid_constant__ Team team) {
-  const int peer = static_cast<int>(threadIdx.x);
-  if (peer < team.size) announce(team, peer);
-}
-
 // Announces this rank's tensors, and waits for all peers' announcements. All threads of all blocks call it.
 __device__ inline bool meet(const Team& team) {
   if (team.met) return true;
