@@ -7,6 +7,7 @@
 
 #include "comm/cuda/kernel_meeting.hpp"
 #include "comm/cuda/peer_kernels.cuh"
+#include "core/cuda/cuda_memory.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
@@ -14,6 +15,12 @@ namespace pipetrain {
 namespace {
 
 using namespace peer;
+
+// Announces this rank's tensors before the streams meet.
+__global__ void __launch_bounds__(max_ranks) announce_kernel(const __grid_constant__ Team team) {
+  const int peer = static_cast<int>(threadIdx.x);
+  if (peer < team.size) announce(team, peer);
+}
 
 void check_reach(const std::vector<Device*>& devices, const Device& device) {
   for (const Device* other : devices) {
@@ -172,7 +179,13 @@ class CudaGroup : public Group {
     ++team_.call;  // counted even when it is not enqueued: ranks must count alike
     if (!meeting_->enter(on) || !find_places(on, reached)) return;
     const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, meeting_->most_blocks());
-    kernel(team_, static_cast<unsigned>(blocks), on.native());
+    const auto enqueue = [&] { kernel(team_, static_cast<unsigned>(blocks), on.native()); };
+    if (team_.met) {
+      announce_kernel<<<1, max_ranks, 0, on.native()>>>(team_);
+      pieces_->together(stream, enqueue);
+    } else {
+      enqueue();
+    }
     on.end("a collective of GPUs");
   }
 
@@ -251,6 +264,7 @@ void warm_up(Team alone, int device) {
   warm_up<double>(alone);
   warm_up<__nv_bfloat16>(alone);
   warm_up<__half>(alone);
+  announce_kernel<<<1, max_ranks>>>(alone);
   all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, Cuts{});
   all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, Cuts{});
   all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, Cuts{});
@@ -263,12 +277,13 @@ void warm_up(Team alone, int device) {
 
 // Makes the team of a rank whose peers' mailboxes are mailbox(peer).
 template <class MailboxOf>
-Team make_team(const KernelMeeting& meeting, int rank, int size, MailboxOf mailbox) {
+Team make_team(const KernelMeeting& meeting, int rank, int size, bool met, MailboxOf mailbox) {
   Team team{};
   for (int peer = 0; peer < size; ++peer) team.boxes[peer] = static_cast<Mailbox*>(mailbox(peer));
   team.aborted = meeting.aborted();
   team.rank = rank;
   team.size = size;
+  team.met = met;
   return team;
 }
 
@@ -286,6 +301,7 @@ std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&
   const auto meeting = std::make_shared<KernelMeeting>(devices, use);
   const auto piece_meeting = make_piece_meeting(devices);
   std::vector<Buffer> boxes;
+  const bool met = share_gpus(devices);
   for (Device* device : devices) {
     check_reach(devices, *device);
     boxes.push_back(make_mailbox(*device));
@@ -293,7 +309,8 @@ std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&
   std::vector<std::unique_ptr<Group>> groups;
   for (int rank = 0; rank < size; ++rank) {
     Device& device = *devices[static_cast<std::size_t>(rank)];
-    const Team team = make_team(*meeting, rank, size, [&](int peer) { return boxes[static_cast<std::size_t>(peer)].data(); });
+    const Team team =
+        make_team(*meeting, rank, size, met, [&](int peer) { return boxes[static_cast<std::size_t>(peer)].data(); });
     warm_up(team, device.id().index);
     groups.push_back(std::make_unique<CudaGroup>(meeting, team, device, piece_meeting, nullptr));
   }
@@ -301,20 +318,30 @@ std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&
   return groups;
 }
 
-std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::vector<FarGroupRank>& ranks, GroupUse use) {
+std::vector<std::unique_ptr<Group>> make_far_cuda_groups(const FarGroup& group, const std::vector<FarGroupRank>& ranks) {
+  const int size = group.size;
   check_size(static_cast<std::size_t>(size));
   std::vector<Device*> devices;
   for (const FarGroupRank& rank : ranks) devices.push_back(rank.device);
-  const auto meeting = std::make_shared<KernelMeeting>(devices, use);
+  const auto meeting = std::make_shared<KernelMeeting>(devices, group.use);
   std::vector<std::unique_ptr<Group>> groups;
   for (const FarGroupRank& rank : ranks) {
-    const Team team = make_team(*meeting, rank.rank, size, [&](int peer) { return rank.memory->mailbox(peer); });
+    const Team team =
+        make_team(*meeting, rank.rank, size, group.gpus_are_shared, [&](int peer) { return rank.memory->mailbox(peer); });
     // Uses a separate mailbox, because peers that are ready may write to the other one already.
     const Buffer scratch = make_mailbox(*rank.device);
-    warm_up(make_team(*meeting, rank.rank, size, [&](int) { return scratch.data(); }), rank.device->id().index);
+    warm_up(make_team(*meeting, rank.rank, size, false, [&](int) { return scratch.data(); }), rank.device->id().index);
     groups.push_back(std::make_unique<CudaGroup>(meeting, team, *rank.device, rank.pieces, rank.memory));
   }
   return groups;
+}
+
+bool share_gpus(const std::vector<Device*>& devices) {
+  std::set<int> seen;
+  return std::any_of(devices.begin(), devices.end(), [&](const Device* device) {
+    const int gpu = device->id().index;
+    return !seen.insert(gpu).second || open_cuda_devices(gpu) > 1;
+  });
 }
 
 std::size_t cuda_group_mailbox_bytes() { return sizeof(Mailbox); }

@@ -3,6 +3,9 @@
 // One kernel per call, without a staging buffer and without the host: the kernels publish the addresses of their
 // tensors, meet, work, and leave together. A late rank keeps the others' kernels waiting on their GPUs. Sums run in
 // fp32 (fp64 for f64) and in rank order.
+//
+// Where ranks share a GPU, a kernel that waits may keep the GPU from the rank that it waits for. There the streams meet
+// instead, before and after the kernels, by events that the ranks' threads exchange (CudaPieces::together()).
 #pragma once
 
 #include <cstddef>
@@ -31,9 +34,18 @@ struct FarGroupRank {
   std::shared_ptr<PieceMeeting> pieces;
 };
 
-// Makes groups as make_cuda_groups() does, for the ranks of this process in a group of `size` over several processes. Returns
-// handles in the given order.
-std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::vector<FarGroupRank>& ranks, GroupUse use);
+// A group over several processes; the same in all of them.
+struct FarGroup {
+  int size = 0;
+  GroupUse use = GroupUse::alone;
+  bool gpus_are_shared = false;  // share_gpus() of any process's ranks
+};
+
+// Makes groups as make_cuda_groups() does, for the ranks of this process in a group over several processes. Returns handles
+// in the given order.
+std::vector<std::unique_ptr<Group>> make_far_cuda_groups(const FarGroup& group, const std::vector<FarGroupRank>& ranks);
+// Returns true where ranks of this process share one of these GPUs.
+bool share_gpus(const std::vector<Device*>& devices);
 std::size_t cuda_group_mailbox_bytes();
 
 }  // namespace pipetrain

@@ -80,6 +80,24 @@ class PeerCopies final : public CudaPieces {
     static_cast<void>(wait_for_piece(call, stream, 1));
   }
 
+  void together(Stream& stream, const std::function<void()>& enqueue) override {
+    if (size_ == 1) return enqueue();
+    const std::uint64_t call = ++calls_;
+    post_event(call, stream, 0);
+    meeting_->posts(rank_).begun.store(call, std::memory_order_release);
+    for (int step = 1; step < size_; ++step) {
+      if (!meet(call, stream, meeting_->posts(from(step)).begun)) return;
+      wait_for_event(call, stream, from(step), 0);
+    }
+    enqueue();
+    post_event(call, stream, 1);
+    meeting_->posts(rank_).sent.store(call, std::memory_order_release);
+    for (int step = 1; step < size_; ++step) {
+      if (!meet(call, stream, meeting_->posts(from(step)).sent)) return;
+      wait_for_event(call, stream, from(step), 1);
+    }
+  }
+
   void wait_until_idle() noexcept override {
     try {
       copies_.synchronize();

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,9 @@ class CudaPieces : public PiecewiseTransfer {
  public:
   // Group::shift; the stream itself carries the bytes.
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
+  // Calls `enqueue`, whose work on the stream begins when every rank's stream has come to this call; work enqueued later
+  // begins when every rank's work has ended. The calling threads of the ranks wait for each other.
+  virtual void together(Stream& stream, const std::function<void()>& enqueue) = 0;
 };
 
 // Returns the handle of one rank; its device must reach the others' memory. Destroy it when no work of the rank is running.

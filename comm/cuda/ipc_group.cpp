@@ -57,7 +57,7 @@ std::map<int, std::shared_ptr<Group>> IpcGroups::make(const std::vector<int>& ra
   }
   memory->introduce();
   for (FarGroupRank& rank : own) rank.pieces = make_far_piece_meeting(rank.rank, memory->posts(), rank.memory);
-  auto handles = make_far_cuda_groups(memory->size(), own, use);
+  auto handles = make_far_cuda_groups({memory->size(), use, memory->gpus_are_shared()}, own);
   std::map<int, std::shared_ptr<Group>> by_rank;
   for (std::size_t i = 0; i < handles.size(); ++i) by_rank[own_ranks[i]] = std::move(handles[i]);
   return by_rank;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -56,6 +57,9 @@ class IpcGroupMemory {
   // After introduce(): the memory in which each member posts its pieces.
   const std::vector<std::shared_ptr<SharedHostMemory>>& posts() const { return posts_; }
 
+  // After introduce(): see FarGroup.
+  bool gpus_are_shared() const { return gpus_are_shared_; }
+
   // Ends every wait. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;
 
@@ -79,6 +83,7 @@ class IpcGroupMemory {
   std::set<int> introduced_;                              // members whose mailboxes and posts are known
   std::set<int> ready_;                                   // processes that know all members' mailboxes and posts
   std::exception_ptr cause_;
+  std::atomic<bool> gpus_are_shared_{false};
 
   int process_of(int member) const;
   std::set<int> other_processes() const;

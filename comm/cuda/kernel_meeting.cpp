@@ -1,32 +1,15 @@
 #include "comm/cuda/kernel_meeting.hpp"
 
-#include <algorithm>
-
 namespace pipetrain {
 namespace {
 
 // Enough to fill the links; and a number that nearly fills them while the other multiprocessors are left to matrix products.
 constexpr int blocks_alone = 64, blocks_beside = 16;
 
-// The kernels of ranks that share a GPU wait for each other, so all their blocks must fit on it at once.
-int blocks_at_once(const std::vector<Device*>& devices, int wanted) {
-  int least = wanted;
-  for (const Device* device : devices) {
-    int multiprocessors = 0;
-    const int index = device->id().index;
-    cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index), "counting multiprocessors",
-               index);
-    const auto sharing =
-        std::count_if(devices.begin(), devices.end(), [&](const Device* other) { return other->id() == device->id(); });
-    least = std::min(least, multiprocessors / static_cast<int>(sharing));
-  }
-  return least;
-}
-
 }  // namespace
 
 KernelMeeting::KernelMeeting(const std::vector<Device*>& devices, GroupUse use)
-    : most_blocks_(blocks_at_once(devices, use == GroupUse::alone ? blocks_alone : blocks_beside)) {
+    : most_blocks_(use == GroupUse::alone ? blocks_alone : blocks_beside) {
   void* flag = nullptr;
   const int first = devices.front()->id().index;
   cuda_check(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped), "making a group of GPUs", first);

@@ -31,6 +31,7 @@ struct Team {
   const int* aborted;          // in host memory
   int rank, size;
   unsigned call;
+  bool met;  // the streams meet before and after the kernels, so that no kernel waits for another one
 };
 
 __device__ inline unsigned acquire(const unsigned* flag) {
@@ -51,17 +52,20 @@ __device__ inline bool wait_for(const Team& team, const unsigned* flag) {
   return true;
 }
 
-// Tells all peers where this rank's tensors are, and waits for theirs. All threads of all blocks call it.
-__device__ inline bool meet(const Team& team) {
-  const int peer = static_cast<int>(threadIdx.x);
-  Mailbox* own = team.boxes[team.rank];
-  if (blockIdx.x == 0 && peer < team.size) {
-    Mailbox* box = team.boxes[peer];
+// Tells a peer where this rank's tensors are.
+__device__ inline void announce(const Team& team, int peer) {
+  Mailbox* box = team.boxes[peer];
 #pragma unroll
-    for (int i = 0; i < most_tensors; ++i) *static_cast<volatile Place*>(&box->tensors[team.rank][i]) = team.places[i];
-    release(&box->arrived[team.rank], team.call);
-  }
-  const bool here = peer >= team.size || wait_for(team, &own->arrived[peer]);
+  for (int i = 0; i < most_tensors; ++i) *static_cast<volatile Place*>(&box->tensors[team.rank][i]) = team.places[i];
+  release(&box->arrived[team.rank], team.call);
+}
+
+// Announces this rank's tensors, and waits for all peers' announcements. All threads of all blocks call it.
+__device__ inline bool meet(const Team& team) {
+  if (team.met) return true;
+  const int peer = static_cast<int>(threadIdx.x);
+  if (blockIdx.x == 0 && peer < team.size) announce(team, peer);
+  const bool here = peer >= team.size || wait_for(team, &team.boxes[team.rank]->arrived[peer]);
   return __syncthreads_and(here) != 0;
 }
 
@@ -75,6 +79,7 @@ __device__ T* tensor_of(const Team& team, int peer, int number = 0) {
 
 // Ends the call: the last block waits until no peer uses this rank's memory.
 __device__ inline void leave(const Team& team) {
+  if (team.met) return;
   __shared__ bool last;
   Mailbox* own = team.boxes[team.rank];
   __syncthreads();

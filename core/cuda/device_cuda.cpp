@@ -51,6 +51,28 @@ class Allocations {
   std::map<char*, Allocation> held_;
 };
 
+// Counts the Device objects of each GPU.
+class OpenDevices {
+ public:
+  static OpenDevices& of_process() {
+    static OpenDevices devices;
+    return devices;
+  }
+  void add(int device, int number) {
+    const std::lock_guard lock(mutex_);
+    counts_[device] += number;
+  }
+  int count(int device) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = counts_.find(device);
+    return found == counts_.end() ? 0 : found->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int, int> counts_;
+};
+
 // Lets every pair of devices in use access each other's memory directly, where the links allow it: otherwise peer
 // copies go through the host.
 void enable_peer_access(int index) {
@@ -87,7 +109,11 @@ class CudaDevice : public Device {
     cuda_check(cudaSetDevice(index), "choosing the device", index);
     cuda_check(cudaFree(nullptr), "creating the context", index);
     enable_peer_access(index);
+    OpenDevices::of_process().add(index, 1);
   }
+  ~CudaDevice() override { OpenDevices::of_process().add(index_, -1); }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
 
   DeviceId id() const override { return {DeviceKind::cuda, index_}; }
 
@@ -181,6 +207,8 @@ std::string gib(std::size_t bytes) {
 }
 
 std::vector<DeviceMemory> allocated_memory(int device) { return Allocations::of_process().of(device); }
+
+int open_cuda_devices(int device) { return OpenDevices::of_process().count(device); }
 
 std::unique_ptr<Device> make_cuda_device(int index) {
   const int count = cuda_device_count();

@@ -12,9 +12,6 @@ namespace pipetrain::test {
 
 // The driver reads this at its first call: a stream must not queue after another rank's collective that waits for it.
 [[maybe_unused]] inline const int many_queues = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-// A kernel that is loaded at its first launch may wait for running ones, among them those of a rank that shares the GPU and
-// waits for this one.
-[[maybe_unused]] inline const int loaded_kernels = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 
 // Assigns the ranks to the first `gpus` GPUs; returns false, with a message, if there are fewer.
 inline bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {

@@ -460,8 +460,12 @@ TEST_CASE("aborting a group of GPUs ends the waiting of its kernels", "[gpu]") {
   if (!have_gpu()) return;
   Ranks ranks(2);
   const Tensor tensor = ranks.make(0, {1000}, DType::f32, std::vector<float>(1000, 1.0F));
-  ranks.group(0).all_reduce(ranks.stream(0), tensor, Reduction::sum);  // rank 1 never arrives
+  std::thread waiting([&] {  // rank 1 never arrives; ranks that share a GPU wait here
+    ranks.group(0).all_reduce(ranks.stream(0), tensor, Reduction::sum);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ranks.group(1).abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));
+  waiting.join();
   CHECK_THROWS_WITH(ranks.stream(0).synchronize(), "rank 1 is gone");
   ranks.group(0).all_reduce(ranks.stream(1), tensor, Reduction::sum);
   CHECK_THROWS_WITH(ranks.stream(1).synchronize(), "rank 1 is gone");
