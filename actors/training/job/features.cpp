@@ -69,7 +69,7 @@ struct FeatureTable {
       {braids, "braids", "schedule", [](const Run& run) { return asked_if(has_braids(run.job), run.job.layout.schedule); }},
       {exchanging_braids, "braids at {tp} or {ep} 2 and more", "schedule",
        [](const Run& run) {
-         const Layout& layout = run.job.layout;
+         const auto& layout = run.job.layout;
          return asked_if((layout.tp > 1 || layout.ep > 1) && has_braids(run.job), layout.schedule);
        }},
       {custom_actions, "a plan with custom actions", "schedule",
