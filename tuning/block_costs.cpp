@@ -136,7 +136,7 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
   const double activation = tokens * static_cast<double>(config.hidden) * activation_bytes(request_);
   const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
   PartCost part;
-  part.times.tp_collectives = std::max(1, 2 * static_cast<int>(blocks.size()));
+  part.times.collectives = std::max(1, 2 * static_cast<int>(blocks.size()));
   part.times.forward = part.times.input_grad = part.times.weight_grad = 0;
   const std::vector<Recompute> recompute = recompute_of_blocks(blocks, layout.numerics(request_.precision));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -166,8 +166,8 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
     part.leaving_gradients += leaving;
     // The part of the exchanges that transfers of weights do not cover; braids hide most of it.
     const double alone = product + scores + rounding.forward + speed.block_overhead;
-    part.times.tp_communication +=
-        std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange) - std::max(gather, alone));
+    part.times.communication +=
+        std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange + travel) - std::max(gather, alone));
     part.parameters += own_parameters(block, layout, figures(block).parameters) / tp;
     part.trained += own_parameters(block, layout, figures(block).trained) / tp;
     part.experts += figures(block).experts / layout.ep / tp;

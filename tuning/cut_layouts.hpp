@@ -15,7 +15,7 @@
 namespace pipetrain {
 
 // True when a run of the layout can braid (schedule braided-v) and is known to have communication to hide by that. False on
-// GPUs: their products hide part of the exchanges in every schedule, and the remaining gain of braids has not been measured.
+// GPUs: products hide part of the exchanges of tp in every schedule, and the remaining gain of braids has not been measured.
 bool can_braid(const LayoutRequest& request, const Layout& layout);
 
 class CutLayouts {

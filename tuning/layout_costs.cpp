@@ -46,7 +46,7 @@ std::vector<BlockSeconds> LayoutCosts::block_seconds(const Layout& layout) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const schedules::ChunkCost times = block_costs_.of({blocks[i]}, least).times;
     BlockSeconds& sum = seconds[std::min(i > 0 ? i - 1 : 0, seconds.size() - 1)];
-    const double hidden = layout.braids() ? times.tp_communication : 0;
+    const double hidden = layout.braids() ? times.communication : 0;
     sum.forward += times.forward - hidden;
     sum.input_grad += times.input_grad - hidden;
     sum.weight_grad += times.weight_grad;
@@ -109,7 +109,7 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
     double compute = 0, first = 0;  // first: when the stage's first forward can begin
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const PartCost& part = costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
-      compute += part.compute() - (layout.braids() ? 2 * part.times.tp_communication : 0);
+      compute += part.compute() - (layout.braids() ? 2 * part.times.communication : 0);
     }
     const int before = request_.post_validation ? 0 : placement.virtual_stage(stage, 0);  // these may run in the previous step
     for (int v = 0; v < before; ++v) first += costs[static_cast<std::size_t>(v)].times.forward;

@@ -26,7 +26,7 @@ constexpr double day = 86400, hour = 3600;
 void double_stage(Costs& costs, std::size_t stage) {
   for (ChunkCost& cost : costs.chunks[stage])
     for (double ChunkCost::*time : {&ChunkCost::forward, &ChunkCost::input_grad, &ChunkCost::weight_grad,
-                                    &ChunkCost::tp_communication, &ChunkCost::reduce_grads, &ChunkCost::sum_replicated})
+                                    &ChunkCost::communication, &ChunkCost::reduce_grads, &ChunkCost::sum_replicated})
       cost.*time *= 2;
   if (!costs.norm.empty()) costs.norm[stage] *= 2;
   if (!costs.optimizer.empty()) costs.optimizer[stage] *= 2;

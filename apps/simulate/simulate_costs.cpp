@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto above_zero = NumberRange::from_to(schedules::smallest_cost, schedules::largest_cost);
 constexpr auto zero_or_more = NumberRange::zero_or(schedules::smallest_cost, schedules::largest_cost);
-constexpr int usual_tp_collectives = 16;  // of F and of I of a stage
+constexpr int usual_collectives = 16;  // of F and of I of a stage
 
 OptionRows action_rows() {
   constexpr const char* group = "Costs";
@@ -29,11 +29,11 @@ OptionRows action_rows() {
        "with slices: the share of F and of I that attention has, which grows from slice to slice; from 0 to 1",
        NumberRange::from_to(0, 1), "0"},
       {group, "tp-comm", "T",
-       "time that exchanges between tensor-parallel ranks add to F and to I of a whole stage; braids (F3+B1) hide it",
+       "time that exchanges between ranks of a stage (--tp, --ep) add to F and to I of a whole stage; braids (F3+B1) hide it",
        zero_or_more, "0"},
       {group, "tp-collectives", "N",
        "number of these exchanges in F and in I of a whole stage: 2 a block with sequence parallelism, else 1",
-       IntegerRange{1, 4096}, fmt::format("{}", usual_tp_collectives)},
+       IntegerRange{1, 4096}, fmt::format("{}", usual_collectives)},
       {group, "gather-weights", "T",
        "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): time to transfer those of a whole stage, which F and I take at least",
        zero_or_more, "0"},
@@ -237,8 +237,8 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
     times.forward[stage] += exchanges[stage];
     times.input_grad[stage] += exchanges[stage];
   }
-  times.tp_communication = exchanges;
-  times.tp_collectives = static_cast<int>(values.integer("tp-collectives").value_or(usual_tp_collectives));
+  times.communication = exchanges;
+  times.collectives = static_cast<int>(values.integer("tp-collectives").value_or(usual_collectives));
   if (values.given("tp-collectives") && !values.given("tp-comm"))
     values.fail("tp-collectives", "divides --tp-comm, which is not given; give it, or leave this out");
   const auto gathers = of("gather-weights", 0);  // each block's weights beside the block before

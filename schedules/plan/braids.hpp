@@ -1,6 +1,6 @@
 // The braids of a plan: a forward F with the next compute action of its stage's list, of another microbatch. Both need
-// their inputs and slots before either begins. Where tensor-parallel ranks communicate, they run alternately, part by
-// part (Qi et al. 2025, "Synergistic Tensor and Pipeline Parallelism").
+// their inputs and slots before either begins. Where the ranks of a stage exchange activations, to divide matrices
+// or experts, they run alternately, part by part (Qi et al. 2025, "Synergistic Tensor and Pipeline Parallelism").
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ std::vector<bool> braid_starts(const Plan& plan, int stage);
 // Throws InvalidPlan. Other checks cover the lists' own rules.
 void check_braids(const Plan& plan);
 
-// The compute time of an action, and its time of waiting for other tensor-parallel ranks, in a number of equal parts
+// The compute time of an action, and its time of waiting for other ranks of its stage, in a number of equal parts
 // each of which ends with a collective.
 struct BraidPart {
   double compute = 0;

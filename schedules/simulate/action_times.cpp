@@ -17,13 +17,13 @@ double ActionTimes::transfer(InputKind kind, int v, int microbatch) const {
 
 BraidPart ActionTimes::braid_part(int stage, const Action& action) const {
   const bool communicates = action.kind == ActionKind::forward || gives_input_grad(action.kind);
-  const double communication = communicates ? chunk(stage, action).tp_communication : 0;
+  const double communication = communicates ? chunk(stage, action).communication : 0;
   const double alike = factor(stage, action);
   return {(costs_.of(stage, action) - communication) * alike, communication * alike};
 }
 
 BraidTimes ActionTimes::of_braid(int stage, const Action& first, const Action& second) const {
-  return braid_times(braid_part(stage, first), braid_part(stage, second), chunk(stage, first).tp_collectives);
+  return braid_times(braid_part(stage, first), braid_part(stage, second), chunk(stage, first).collectives);
 }
 
 }  // namespace pipetrain::schedules

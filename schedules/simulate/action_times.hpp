@@ -31,7 +31,7 @@ class ActionTimes {
   BraidTimes of_braid(int stage, const Action& first, const Action& second) const;
   // Returns true if a braid that begins with this action hides communication.
   bool hides_in_braid(int stage, const Action& action) const {
-    return chunk(stage, action).tp_communication > 0 && !are_recorded();
+    return chunk(stage, action).communication > 0 && !are_recorded();
   }
 
  private:

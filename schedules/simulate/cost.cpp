@@ -127,7 +127,7 @@ double Costs::transfer(int v) const {
 double Costs::compute(int stage, int microbatches) const {
   double sum = 0;
   for (const ChunkCost& chunk : chunks[static_cast<std::size_t>(stage)])
-    sum += chunk.forward + chunk.input_grad + chunk.weight_grad - 2 * chunk.tp_communication;
+    sum += chunk.forward + chunk.input_grad + chunk.weight_grad - 2 * chunk.communication;
   return sum * microbatches / slices;
 }
 
@@ -150,8 +150,8 @@ void check_costs(const Costs& costs, const Placement& placement) {
       check_time("F" + on, chunk.forward, false);
       check_time("I" + on, chunk.input_grad, false);
       check_time("W" + on, chunk.weight_grad, false);
-      check_time("the tensor-parallel communication of F and I" + on, chunk.tp_communication, true);
-      if (chunk.tp_communication > std::min(chunk.forward, chunk.input_grad) || chunk.tp_collectives < 1)
+      check_time("the tensor-parallel communication of F and I" + on, chunk.communication, true);
+      if (chunk.communication > std::min(chunk.forward, chunk.input_grad) || chunk.collectives < 1)
         throw std::invalid_argument("F and I" + on +
                                     " take less time than their tensor-parallel communication, or that has no collectives");
       check_time("R" + on, chunk.reduce_grads, true);

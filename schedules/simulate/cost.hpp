@@ -13,10 +13,10 @@ struct ChunkCost {
   double input_grad = 1;
   // The share of attention in these times: with slices, later ones take more of it.
   double forward_attention = 0, input_grad_attention = 0;
-  // The time that forward and input_grad each wait for other tensor-parallel ranks if no braid hides it (braids.hpp),
-  // and the number of collectives in which they wait.
-  double tp_communication = 0;
-  int tp_collectives = 1;
+  // The time that forward and input_grad each wait for exchanges with other ranks of the stage, which divide its matrices or
+  // experts, if no braid hides it (braids.hpp), and the number of collectives in which they wait.
+  double communication = 0;
+  int collectives = 1;
   double weight_grad = 1;  // B takes input_grad + weight_grad
   double reduce_grads = 0;
   double sum_replicated = 0;
@@ -68,7 +68,7 @@ struct Costs {
 
   double of(int stage, const Action& action) const;
   double transfer(int v) const;  // over the link between v and v + 1
-  // Returns the sum of a step's compute on a stage, without its tensor-parallel communication; microbatches: the plan's
+  // Returns the sum of a step's compute on a stage, without the communication within the stage; microbatches: the plan's
   // number of microbatches or slices.
   double compute(int stage, int microbatches) const;
 };

@@ -25,7 +25,7 @@ void check(const Plan& plan, const Costs& costs) {
   if (moves_activations(plan)) throw std::invalid_argument("moves of activations over consecutive steps are not built yet");
   if (!plan.custom.empty()) throw std::invalid_argument("custom actions are not simulated over consecutive steps");
   const bool communicates = std::any_of(costs.chunks.begin(), costs.chunks.end(), [](const auto& chunks) {
-    return std::any_of(chunks.begin(), chunks.end(), [](const ChunkCost& chunk) { return chunk.tp_communication > 0; });
+    return std::any_of(chunks.begin(), chunks.end(), [](const ChunkCost& chunk) { return chunk.communication > 0; });
   });
   if (communicates && has_braids(plan))
     throw std::invalid_argument("the communication that braids hide is not simulated over consecutive steps");

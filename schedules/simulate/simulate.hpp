@@ -38,7 +38,7 @@ Timeline simulate(const Plan& plan, const Costs& costs, const std::vector<StageN
 // Gets the needs from validate(), which may throw InvalidPlan.
 Timeline simulate(const Plan& plan, const Costs& costs, const SimulationOptions& options = {});
 
-// Returns the time of a step that is never idle and hides all tensor-parallel communication: the most compute of one stage.
+// Returns the time of a step that is never idle and hides all communication within the stages: the most compute of one stage.
 double ideal_time(const Costs& costs, int microbatches);
 
 struct JitterResult {

@@ -18,8 +18,8 @@ Costs StageTimes::costs(const Placement& placement) const {
   for (std::size_t stage = 0; stage < costs.chunks.size(); ++stage) {
     for (ChunkCost& chunk : costs.chunks[stage]) {
       chunk.forward_attention = chunk.input_grad_attention = attention;
-      chunk.tp_communication = stage_time_at(tp_communication, stage) / chunks;
-      chunk.tp_collectives = std::max(1, tp_collectives / chunks);
+      chunk.communication = stage_time_at(communication, stage) / chunks;
+      chunk.collectives = std::max(1, collectives / chunks);
       chunk.reduce_grads = stage_time_at(reduce_grads, stage) / chunks;
       chunk.sum_replicated = stage_time_at(sum_replicated, stage) / chunks;
       chunk.sum_tied = stage_time_at(sum_tied, stage);

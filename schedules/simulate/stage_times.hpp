@@ -20,10 +20,10 @@ struct StageTimes {
   double verdict = 0;
   std::vector<double> moves;             // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
   std::map<std::string, double> custom;  // by name of the custom actions; 0 for others
-  // The time of tensor-parallel communication in each of forward and input_grad, one value per stage (empty: 0), and the number
+  // The time of exchanges within the stage in each of forward and input_grad, one value per stage (empty: 0), and the number
   // of collectives of a whole stage: see ChunkCost.
-  std::vector<double> tp_communication;
-  int tp_collectives = 1;
+  std::vector<double> communication;
+  int collectives = 1;
   double attention = 0;  // the share of attention in F and I, for plans with slices
 
   EndOfStep end_of_step() const {

@@ -96,14 +96,15 @@ TEST_CASE("a braid's second action computes while the first one's collective is 
     ranks.emplace_back([&, rank] {
       auto& own = values[static_cast<std::size_t>(rank)];
       const auto stream = device->make_stream("compute");
-      BraidGroup group(*groups[static_cast<std::size_t>(rank)], *device, "braid");
+      Braid braid(*device, "braid");
+      BraidGroup group(*groups[static_cast<std::size_t>(rank)], braid);
       const auto sum = [&](double& value, double begin) {
         cpu_stream(*stream).enqueue([&value, begin] { value = begin; });
         group.all_reduce(*stream, {&value, {1}, DType::f64}, Reduction::sum);
       };
       if (rank == 1)  // arrives late
         cpu_stream(*stream).enqueue([&] { gave_up = !wait_until([&] { return computed.load(); }); });
-      group.run([&] { sum(own[0], rank + 1.0); },
+      braid.run([&] { sum(own[0], rank + 1.0); },
                 [&] {
                   if (rank == 0) cpu_stream(*stream).enqueue([&] { computed = true; });
                   sum(own[1], 10.0 * (rank + 1));

@@ -79,6 +79,26 @@ TEST_CASE("every schedule and order gives the bits of 1f1b where replicas divide
   }
 }
 
+TEST_CASE("braids hide the exchanges of experts, and give the bits of 1f1b", "[experts][braids]") {
+  const std::string name = GENERATE("mixtral_tiny", "qwen2_moe_tiny", "deepseek_v3_tiny");
+  for (const Layout& layout : {with_expert_parts(2, {1, 1, 2, 2}), with_expert_parts(2, {1, 2, 2, 1}, 1),
+                               with_expert_parts(2, {1, 1, 4, 1}, 2)}) {
+    const RunRecord first = run(golden_job(name, layout), 2);
+    for (const int pp : {1, 2}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        Layout braided = layout;
+        braided.pp = pp;
+        braided.schedule = "braided-v";
+        braided.chunks = 2;
+        braided.recompute = recompute;
+        INFO(name << " " << to_string(braided));
+        CHECK((run(golden_job(name, braided), 2) == first));
+        if (recompute == Recompute::none) CHECK((run_over(2, [&] { return golden_job(name, braided); }) == first));
+      }
+    }
+  }
+}
+
 TEST_CASE("offloading and recomputation keep the bits where replicas divide the experts", "[experts]") {
   const RunRecord reference = run(golden_job("mixtral_tiny", with_expert_parts(2, {1, 1, 4, 1})), 3);
   for (const int zero : {0, 1, 2}) {

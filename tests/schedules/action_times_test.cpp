@@ -45,7 +45,7 @@ TEST_CASE("a braid hides communication behind the other action's compute, and on
   const ActionTimes times(costs, options);
   CHECK_FALSE(times.hides_in_braid(0, timed_f0));
   CHECK(times.of_braid(0, timed_f0, timed_b1).end == 4);  // one after the other
-  costs.chunks[0][0].tp_communication = 0.5;
+  costs.chunks[0][0].communication = 0.5;
   CHECK(times.hides_in_braid(0, timed_f0));
   CHECK(times.of_braid(0, timed_f0, timed_b1).end < 4);
 }

@@ -35,8 +35,8 @@ Costs braid_costs(const Plan& plan, double communication, int collectives = 16) 
   times.forward.assign(stages, 1 + communication);
   times.input_grad.assign(stages, 1 + communication);
   times.weight_grad.assign(stages, 1);
-  times.tp_communication.assign(stages, communication);
-  times.tp_collectives = collectives;
+  times.communication.assign(stages, communication);
+  times.collectives = collectives;
   times.edges.assign(stages, Link{});
   return times.costs(plan);
 }

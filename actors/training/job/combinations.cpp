@@ -131,19 +131,15 @@ struct CombinationTable {
       not_built_on_gpus(context_parallel, slices, "GPUs do not share sequences in slices yet; use slices 1, or cp 1"),
 
       excluded(braids, offload_activations, "braids move no activations; use dualpipe-v, or keep activations on the device"),
-      excluded(tensor_braids, zero_3,
+      excluded(exchanging_braids, zero_3,
                "replicas gather weights for one action at a time, and a braid alternates two; use zero 2, or dualpipe-v"),
-      excluded(tensor_braids, offload_parameters,
+      excluded(exchanging_braids, offload_parameters,
                "weights are fetched for one action at a time, and a braid alternates two; use dualpipe-v"),
-      not_built_on_gpus(tensor_braids, fp8,
-                        "braids of tensor-parallel ranks in fp8 are not built for GPUs yet; use bf16, or dualpipe-v"),
-      not_built_on_gpus(tensor_braids, context_parallel,
+      not_built_on_gpus(exchanging_braids, fp8,
+                        "braids whose actions take turns in fp8 are not built for GPUs yet; use bf16, or dualpipe-v"),
+      not_built_on_gpus(exchanging_braids, context_parallel,
                         "braids of ranks that share sequences are not built for GPUs yet; use cp 1, or dualpipe-v"),
-      not_built_on_gpus(
-          tensor_braids, divided_tensor_groups,
-          "braids of tensor-parallel GPUs of several processes are not built yet; run a stage in one process, or use "
-          "dualpipe-v"),
-      not_built(profile, tensor_braids,
+      not_built(profile, exchanging_braids,
                 "the actions of a braid are not measured separately; leave it out, or profile the schedule dualpipe-v"),
 
       excluded(offload_optimizer, whole_matrices,

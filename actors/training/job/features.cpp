@@ -44,11 +44,6 @@ bool lacks_ready_rule(const TrainJob& job) {
 
 bool isolates_documents(const std::shared_ptr<const Dataset>& data) { return data && data->isolates_documents(); }
 
-bool divides_tensor_groups(const Mesh& ranks) {
-  const auto groups = ranks.groups({Axis::tp});
-  return std::any_of(groups.begin(), groups.end(), [&](const auto& members) { return ranks.spans_processes(members); });
-}
-
 struct FeatureRun {
   const TrainJob& job;
   const Mesh* ranks;  // null: not known
@@ -72,8 +67,11 @@ struct FeatureTable {
       {no_ready_rule, "a schedule or plan without a rule for what is ready", "schedule",
        [](const Run& run) { return asked_if(lacks_ready_rule(run.job), run.job.layout.schedule); }},
       {braids, "braids", "schedule", [](const Run& run) { return asked_if(has_braids(run.job), run.job.layout.schedule); }},
-      {tensor_braids, "braids at {tp} 2 and more", "schedule",
-       [](const Run& run) { return asked_if(run.job.layout.tp > 1 && has_braids(run.job), run.job.layout.schedule); }},
+      {exchanging_braids, "braids at {tp} or {ep} 2 and more", "schedule",
+       [](const Run& run) {
+         const auto& layout = run.job.layout;
+         return asked_if((layout.tp > 1 || layout.ep > 1) && has_braids(run.job), layout.schedule);
+       }},
       {custom_actions, "a plan with custom actions", "schedule",
        [](const Run& run) {
          return asked_if(run.job.layout.plan && !run.job.layout.plan->custom.empty(), run.job.layout.schedule);
@@ -87,8 +85,6 @@ struct FeatureTable {
       {tensor_parallel, "{tp}", "tp", [](const Run& run) { return asked_above(1, run.job.layout.tp); }},
       {divided_stages, "a stage whose ranks run in several processes", "nnodes",
        [](const Run& run) { return asked_if(run.ranks != nullptr && StageParts(*run.ranks).count() > 1); }},
-      {divided_tensor_groups, "tensor-parallel ranks in several processes", "nnodes",
-       [](const Run& run) { return asked_if(run.ranks != nullptr && divides_tensor_groups(*run.ranks)); }},
       {context_parallel, "{cp}", "cp", [](const Run& run) { return asked_above(1, run.job.layout.cp); }},
       {isolated_documents, "{pack isolated}", "pack",
        [](const Run& run) {

@@ -2,13 +2,11 @@
 
 namespace pipetrain {
 
-BraidGroup::BraidGroup(Group& group, Device& device, const std::string& name)
-    : group_(group), stream_(device.make_stream(name)), turns_(name) {
+Braid::Braid(Device& device, const std::string& name) : stream_(device.make_stream(name)), turns_(name) {
   for (Events& events : events_) events = {device.make_event(), device.make_event()};
 }
 
-template <class Collective>
-void BraidGroup::overlap(Stream& stream, Collective collective) {
+void Braid::overlap(Stream& stream, const std::function<void(Stream& on)>& collective) {
   const int own = turns_.running();
   if (own == Turns::none) return collective(stream);
   const Events& events = events_[static_cast<std::size_t>(own)];
@@ -21,21 +19,25 @@ void BraidGroup::overlap(Stream& stream, Collective collective) {
 }
 
 void BraidGroup::all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) {
-  overlap(stream, [&](Stream& on) { group_.all_gather(on, shard, full, rows); });
+  braid_.overlap(stream, [&](Stream& on) { group_.all_gather(on, shard, full, rows); });
 }
 
 void BraidGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) {
-  overlap(stream, [&](Stream& on) { group_.reduce_scatter(on, full, shard, rows); });
+  braid_.overlap(stream, [&](Stream& on) { group_.reduce_scatter(on, full, shard, rows); });
 }
 
 void BraidGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) {
-  overlap(stream, [&](Stream& on) { group_.all_reduce(on, tensor, reduction); });
+  braid_.overlap(stream, [&](Stream& on) { group_.all_reduce(on, tensor, reduction); });
+}
+
+void BraidGroup::all_to_all(Stream& stream, const RowExchange& exchange) {
+  braid_.overlap(stream, [&](Stream& on) { group_.all_to_all(on, exchange); });
 }
 
 std::function<void()> BraidGroup::and_pass(const std::function<void()>& meanwhile) {
   return [this, &meanwhile] {
     if (meanwhile) meanwhile();
-    turns_.pass();
+    braid_.pass();
   };
 }
 

@@ -82,7 +82,7 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .experts = {.part = setup.experts}};
 }
 
-bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups.tensor != nullptr; }
+bool runs_in_turns(const RankSetup& setup) { return setup.braids && (setup.groups.tensor || !setup.experts.is_whole()); }
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());

@@ -13,8 +13,11 @@ RankModel::RankModel(const RankSetup& setup, RankStreams& streams)
     : setup_(setup), compute_(streams.compute()), ops_(make_ops()) {
   Device& device = *setup.device;
   if (setup.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup.groups.tensor);
+  if (setup.groups.experts) expert_group_ = std::make_unique<QuietGroup>(setup.groups.experts);
   if (runs_in_turns(setup)) {
-    braid_ = std::make_unique<BraidGroup>(*tensor_group_, device, "braid");
+    braid_ = std::make_unique<Braid>(device, "braid");
+    if (tensor_group_) tensor_braid_ = std::make_unique<BraidGroup>(*tensor_group_, *braid_);
+    if (expert_group_) expert_braid_ = std::make_unique<BraidGroup>(*expert_group_, *braid_);
     streams.add({&braid_->stream()});
     second_ops_ = make_ops();
   }
@@ -23,9 +26,8 @@ RankModel::RankModel(const RankSetup& setup, RankStreams& streams)
     ring_ = std::make_unique<RingExchange>(device, context_group_, "ring of " + to_string(setup.id));
     streams.add({&ring_->stream()});
   }
-  if (setup.groups.experts) expert_group_ = std::make_unique<QuietGroup>(setup.groups.experts);
   StageModelSpec spec = model_spec(setup);
-  spec.experts.group = expert_group_.get();
+  spec.experts.group = expert_braid_ ? static_cast<Group*>(expert_braid_.get()) : expert_group_.get();
   spec.context.ring = ring_.get();
   model_ = make_stage_model(spec, tensor_parallel(), *ops_);
 }
@@ -37,7 +39,7 @@ std::unique_ptr<Ops> RankModel::make_ops() const {
 }
 
 TensorParallel RankModel::tensor_parallel() const {
-  Group* const group = braid_ ? static_cast<Group*>(braid_.get()) : tensor_group_.get();
+  Group* const group = tensor_braid_ ? static_cast<Group*>(tensor_braid_.get()) : tensor_group_.get();
   return {group, setup_.layout.sequence_parallel};
 }
 

@@ -23,7 +23,7 @@ class RankModel {
   StageModel* operator->() const { return model_.get(); }
   Ops& ops() { return *ops_; }
   TensorParallel tensor_parallel() const;
-  BraidGroup* braid() { return braid_.get(); }  // null: actions of braids do not alternate
+  Braid* braid() { return braid_.get(); }  // null: actions of braids do not alternate
 
   // Binds weights and gradient memory, and allocates the workspace, and a second one for the forwards of braids. Called
   // before the first action. Throws Error(out_of_memory).
@@ -41,10 +41,11 @@ class RankModel {
 
   const RankSetup& setup_;
   Stream& compute_;
-  std::unique_ptr<QuietGroup> tensor_group_;   // null: one rank
-  std::shared_ptr<QuietGroup> context_group_;  // null: the rank shares its sequences with no other
-  std::unique_ptr<QuietGroup> expert_group_;   // null: the rank holds all experts
-  std::unique_ptr<BraidGroup> braid_;          // wraps tensor_group_
+  std::unique_ptr<QuietGroup> tensor_group_;                 // null: one rank
+  std::shared_ptr<QuietGroup> context_group_;                // null: the rank shares its sequences with no other
+  std::unique_ptr<QuietGroup> expert_group_;                 // null: the rank holds all experts
+  std::unique_ptr<Braid> braid_;                             // null: see braid()
+  std::unique_ptr<BraidGroup> tensor_braid_, expert_braid_;  // wrap the groups; null where these or braid_ are
   Buffer workspace_, second_workspace_;
   std::unique_ptr<Ops> ops_, second_ops_;  // second: for the forwards of braids
   std::unique_ptr<RingExchange> ring_;     // null where context_group_ is null

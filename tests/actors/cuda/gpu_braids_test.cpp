@@ -164,7 +164,8 @@ struct BraidRank {
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Group> group;
-  std::unique_ptr<BraidGroup> braid;
+  std::unique_ptr<Braid> braid;
+  std::unique_ptr<BraidGroup> braided;
   Buffer memory;
   Tensor shard[2], full[2];
 
@@ -186,11 +187,11 @@ struct BraidRank {
   void gathers(int action, int calls, bool in_pieces) {
     for (int call = 0; call < calls; ++call) {
       if (!in_pieces) {
-        braid->all_gather(*stream, shard[action], full[action], RowSplit(rows, 2));
+        braided->all_gather(*stream, shard[action], full[action], RowSplit(rows, 2));
         continue;
       }
-      braid->in_pieces()->gather(*stream, shard[action], full[action], RowSplit(rows, 2), [](std::int64_t, std::int64_t) {},
-                                 {});
+      braided->in_pieces()->gather(*stream, shard[action], full[action], RowSplit(rows, 2), [](std::int64_t, std::int64_t) {},
+                                   {});
     }
   }
 };
@@ -206,7 +207,8 @@ TEST_CASE("aborting a group of GPUs ends both actions of a braid that wait for a
       auto groups = make_cuda_groups({ranks[0].device.get(), ranks[1].device.get()});
       for (int rank = 0; rank < 2; ++rank) {
         ranks[rank].group = std::move(groups[static_cast<std::size_t>(rank)]);
-        ranks[rank].braid = std::make_unique<BraidGroup>(*ranks[rank].group, *ranks[rank].device, "braid");
+        ranks[rank].braid = std::make_unique<Braid>(*ranks[rank].device, "braid");
+        ranks[rank].braided = std::make_unique<BraidGroup>(*ranks[rank].group, *ranks[rank].braid);
       }
       INFO("in pieces " << in_pieces << ", the other rank comes to " << calls_of_other);
       std::thread first(
@@ -217,7 +219,7 @@ TEST_CASE("aborting a group of GPUs ends both actions of a braid that wait for a
                             [&] { ranks[1].gathers(1, half, in_pieces); });
       });
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      ranks[1].braid->abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));
+      ranks[1].braided->abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));
       first.join();
       second.join();
       // Kernels wait on the braid's stream; a transfer in pieces makes the host wait.

@@ -52,15 +52,14 @@ std::vector<std::string> words_of(const std::string& command) {
 }
 
 struct Command {
-  enum class Kind { train, train_on_gpus, train_in_two_processes, gpus_of_two_processes, simulate, tune } kind;
+  enum class Kind { train, train_on_gpus, train_in_two_processes, simulate, tune } kind;
   std::string options;
 };
 
 // Opens the run as far as a dry run does. A GPU that is not here is an error only after what is refused.
 void dry_run(const Command& command) {
-  const bool gpus = command.kind == Command::Kind::train_on_gpus || command.kind == Command::Kind::gpus_of_two_processes;
-  const bool two =
-      command.kind == Command::Kind::train_in_two_processes || command.kind == Command::Kind::gpus_of_two_processes;
+  const bool gpus = command.kind == Command::Kind::train_on_gpus;
+  const bool two = command.kind == Command::Kind::train_in_two_processes;
   const auto options = parse_train_options(words_of("--layers 4 --steps 1 " + command.options), {}, {gpus ? 8 : 0, 8});
   std::vector<std::string> notes;
   const TrainJob job = make_train_job(options.run, notes);
@@ -177,12 +176,11 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
       {context_parallel, slices, {train_on_gpus, "--cp 2 --slices 2"}},
       {braids, offload_activations, {train, "--offload activations" + disk + braided}},
-      {tensor_braids, zero_3, {train, "--tp 2 --dp 2 --zero 3" + braided}},
-      {tensor_braids, offload_parameters, {train, "--tp 2 --offload parameters" + disk + braided}},
-      {tensor_braids, fp8, {train_on_gpus, "--tp 2 --precision fp8" + braided}},
-      {tensor_braids, context_parallel, {train_on_gpus, "--tp 2 --cp 2" + braided}},
-      {tensor_braids, divided_tensor_groups, {gpus_of_two_processes, "--tp 2" + braided}},
-      {profile, tensor_braids, {train, "--tp 2 --profile costs.json" + braided}},
+      {exchanging_braids, zero_3, {train, "--tp 2 --dp 2 --zero 3" + braided}},
+      {exchanging_braids, offload_parameters, {train, "--tp 2 --offload parameters" + disk + braided}},
+      {exchanging_braids, fp8, {train_on_gpus, "--tp 2 --precision fp8" + braided}},
+      {exchanging_braids, context_parallel, {train_on_gpus, "--tp 2 --cp 2" + braided}},
+      {profile, exchanging_braids, {train, "--tp 2 --profile costs.json" + braided}},
       {post_validation, ready_order, {train, "--post-validation on --order ready"}},
       {post_validation, expert_biases, {train, "--post-validation on --model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
