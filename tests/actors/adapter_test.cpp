@@ -81,23 +81,60 @@ TEST_CASE("adapters follow PEFT's trajectory where ranks divide batches, states 
   }
 }
 
+namespace {
+
+std::string family_of_adapter() {
+  return GENERATE("gpt2", "phi3", "gemma3", "granite", "olmo2", "llama3_dora", "gpt2_dora", "granite_dora");
+}
+
+std::string routed_adapter() {
+  return GENERATE("mixtral", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v3_experts", "deepseek_v3_mtp",
+                  "mixtral_parameters", "qwen3_moe_parameters", "gpt_oss_parameters");
+}
+
+Layout recomputed_layout(Layout layout, Recompute recompute) {
+  layout.recompute = recompute;
+  return layout;
+}
+
+void check_adapter_bits(const std::string& name, const RunRecord& expected, const std::vector<Layout>& layouts) {
+  for (const Layout& layout : layouts) {
+    INFO(name << " " << to_string(layout));
+    CHECK((run(golden_adapter_job(name, layout), static_cast<std::int64_t>(expected.loss.size())) == expected));
+  }
+}
+
+void check_adapter_trajectory(const std::string& name, const std::vector<Layout>& layouts) {
+  const Reference reference = golden_adapter_reference(name);
+  for (const Layout& layout : layouts) {
+    INFO(name << " " << to_string(layout));
+    check_golden(run(golden_adapter_job(name, layout), static_cast<std::int64_t>(reference.loss.size())), reference);
+  }
+}
+
+RunRecord first_adapter_run(const std::string& name, int tp) {
+  const Reference reference = golden_adapter_reference(name);
+  const RunRecord first = run(golden_adapter_job(name, {1, tp, 1, 2}), static_cast<std::int64_t>(reference.loss.size()));
+  INFO(name << " tp " << tp);
+  check_golden(first, reference);
+  return first;
+}
+
+}  // namespace
+
+// Adapters of all families share the code of schedules, so each runs in a few layouts here, and in all in the slow cases.
 TEST_CASE("adapters of other families follow PEFT's trajectories, to the bit the same over pp and schedules",
           "[golden][adapters]") {
-  const std::string name = GENERATE("gpt2", "phi3", "gemma3", "granite", "olmo2", "llama3_dora", "gpt2_dora", "granite_dora");
-  const Reference reference = golden_adapter_reference(name);
-  const auto steps = static_cast<std::int64_t>(reference.loss.size());
-  for (const int tp : {1, 2}) {
-    INFO(name << " tp " << tp);
-    const RunRecord first = run(golden_adapter_job(name, {1, tp, 1, 2}), steps);
-    check_golden(first, reference);
-    Layout recomputed{2, tp, 1, 2, "zb-h1"};
-    recomputed.recompute = Recompute::full;
-    for (const Layout& layout : {Layout{4, tp, 1, 2, "zb-h1"}, recomputed}) {
-      INFO(to_string(layout));
-      CHECK((run(golden_adapter_job(name, layout), steps) == first));
-    }
-  }
-  check_golden(run(golden_adapter_job(name, {2, 1, 2, 1}), steps), reference);
+  const std::string name = family_of_adapter();
+  check_adapter_bits(name, first_adapter_run(name, 1), {{4, 1, 1, 2, "zb-h1"}});
+  check_adapter_bits(name, first_adapter_run(name, 2), {recomputed_layout({2, 2, 1, 2, "zb-h1"}, Recompute::full)});
+}
+
+TEST_CASE("adapters of other families follow PEFT's trajectories in further layouts", "[golden][adapters][slow]") {
+  const std::string name = family_of_adapter();
+  check_adapter_bits(name, first_adapter_run(name, 1), {recomputed_layout({2, 1, 1, 2, "zb-h1"}, Recompute::full)});
+  check_adapter_bits(name, first_adapter_run(name, 2), {{4, 2, 1, 2, "zb-h1"}});
+  check_adapter_trajectory(name, {{2, 1, 2, 1}});
 }
 
 TEST_CASE("adapters with dropout, and of different ranks and scales, train alike in every layout", "[adapters]") {
@@ -126,46 +163,50 @@ TEST_CASE("adapters with dropout, and of different ranks and scales, train alike
 
 TEST_CASE("adapters of routed experts follow their trajectories, to the bit the same over pp and schedules",
           "[golden][adapters][experts]") {
-  const std::string name = GENERATE("mixtral", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v3_experts",
-                                    "deepseek_v3_mtp", "mixtral_parameters", "qwen3_moe_parameters", "gpt_oss_parameters");
-  const Reference reference = golden_adapter_reference(name);
-  const auto steps = static_cast<std::int64_t>(reference.loss.size());
-  for (const int tp : {1, 2}) {
-    INFO(name << " tp " << tp);
-    const RunRecord first = run(golden_adapter_job(name, {1, tp, 1, 2}), steps);
-    check_golden(first, reference);
-    Layout recomputed{2, tp, 1, 2, "zb-h1"}, selective{1, tp, 1, 2};
-    recomputed.recompute = Recompute::full;
-    selective.recompute = Recompute::selective;
-    for (const Layout& layout : {Layout{4, tp, 1, 2, "zb-h1"}, Layout{2, tp, 1, 2, "zb-v", 2}, recomputed, selective}) {
-      INFO(to_string(layout));
-      CHECK((run(golden_adapter_job(name, layout), steps) == first));
-    }
-  }
+  const std::string name = routed_adapter();
+  check_adapter_bits(name, first_adapter_run(name, 1), {{2, 1, 1, 2, "zb-v", 2}});
+  check_adapter_bits(name, first_adapter_run(name, 2), {recomputed_layout({2, 2, 1, 2, "zb-h1"}, Recompute::full)});
 }
+
+TEST_CASE("adapters of routed experts follow their trajectories in further layouts", "[golden][adapters][experts][slow]") {
+  const std::string name = routed_adapter();
+  for (const int tp : {1, 2})
+    check_adapter_bits(name, first_adapter_run(name, tp),
+                       {{4, tp, 1, 2, "zb-h1"},
+                        {2, tp, 1, 2, "zb-v", 2},
+                        recomputed_layout({2, tp, 1, 2, "zb-h1"}, Recompute::full),
+                        recomputed_layout({1, tp, 1, 2}, Recompute::selective)});
+}
+
+namespace {
+
+std::string divided_adapter() {
+  return GENERATE("mixtral", "qwen2_moe", "deepseek_v3", "deepseek_v3_experts", "deepseek_v3_mtp", "mixtral_parameters");
+}
+
+Layout adapters_over_experts(int zero) {
+  Layout layout{2, 2, 2, 1, "zb-h1"};
+  layout.ep = 2, layout.zero = zero;
+  return layout;
+}
+
+}  // namespace
 
 TEST_CASE("adapters of routed experts follow their trajectories where ranks divide batches and states",
           "[golden][adapters][experts]") {
-  const std::string name =
-      GENERATE("mixtral", "qwen2_moe", "deepseek_v3", "deepseek_v3_experts", "deepseek_v3_mtp", "mixtral_parameters");
-  const Reference reference = golden_adapter_reference(name);
-  const auto steps = static_cast<std::int64_t>(reference.loss.size());
-  std::vector<Layout> layouts{{2, 1, 2, 1}, {1, 2, 1, 2}, {1, 4, 1, 2}};
+  std::vector<Layout> layouts{{1, 2, 2, 2, "zb-h1"}, {2, 1, 1, 2}, {2, 1, 1, 2}, adapters_over_experts(3)};
+  layouts[0].zero = 2;
+  layouts[1].cp = 2;
+  layouts[2].offload = layouts[2].parameters = layouts[2].gradients = true;
+  check_adapter_trajectory(divided_adapter(), layouts);
+}
+
+TEST_CASE("adapters of routed experts follow their trajectories in further divisions", "[golden][adapters][experts][slow]") {
+  std::vector<Layout> layouts{{2, 1, 2, 1}, {1, 2, 1, 2}, {1, 4, 1, 2}, adapters_over_experts(0), adapters_over_experts(1)};
   layouts[1].sequence_parallel = false;
-  for (const int stage : {1, 2, 3}) {
+  for (const int stage : {1, 3}) {
     layouts.push_back({1, 2, 2, 2, "zb-h1"});
     layouts.back().zero = stage;
   }
-  layouts.push_back({2, 1, 1, 2});
-  layouts.back().cp = 2;
-  layouts.push_back({2, 1, 1, 2});
-  layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
-  for (const int stage : {0, 1, 3}) {
-    layouts.push_back({2, 2, 2, 1, "zb-h1"});
-    layouts.back().ep = 2, layouts.back().zero = stage;
-  }
-  for (const Layout& layout : layouts) {
-    INFO(to_string(layout));
-    check_golden(run(golden_adapter_job(name, layout), steps), reference);
-  }
+  check_adapter_trajectory(divided_adapter(), layouts);
 }

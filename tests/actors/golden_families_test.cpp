@@ -30,57 +30,90 @@ Layout with_recompute(Layout layout, Recompute recompute) {
   return layout;
 }
 
+void check_family_bits(const std::string& name, const RunRecord& expected, const std::vector<Layout>& layouts) {
+  for (const Layout& layout : layouts) {
+    INFO(name << " " << to_string(layout));
+    CHECK((run(golden_job(name, layout), 6) == expected));
+  }
+}
+
+void check_family_trajectory(const std::string& name, const std::vector<Layout>& layouts) {
+  const Reference reference = golden_reference(name);
+  for (const Layout& layout : layouts) {
+    INFO(name << " " << to_string(layout));
+    check_golden(run(golden_job(name, layout), 6), reference);
+  }
+}
+
+Layout with_zero_stage(Layout layout, int zero) {
+  layout.zero = zero;
+  return layout;
+}
+Layout with_slices(Layout layout, int slices) {
+  layout.slices = slices;
+  return layout;
+}
+Layout with_cp(Layout layout, int slices = 1) {
+  layout.cp = 2;
+  return with_slices(layout, slices);
+}
+Layout in_loss_chunks(Layout layout) {
+  layout.loss_chunks = 3;
+  return layout;
+}
+
 }  // namespace
 
+// Families share the code of schedules, so each of them runs in a few layouts here, and in all of them in the slow cases.
 TEST_CASE("each family follows its golden trajectory, to the bit the same over pp and schedules", "[golden][families]") {
   const std::string name = family_under_test();
   const Reference reference = golden_reference(name);
   for (const int tp : {1, 2}) {
     const RunRecord first = run(golden_job(name, {1, tp, 1, 2}), 6);
-    INFO(name << " tp " << tp);
     check_golden(first, reference);
-    for (const Layout layout :
-         {Layout{2, tp, 1, 2}, Layout{4, tp, 1, 2, "gpipe"}, Layout{8, tp, 1, 2, "zb-h1"},
-          Layout{2, tp, 1, 2, "interleaved", 2}, Layout{2, tp, 1, 2, "zb-v", 2}, Layout{2, tp, 1, 2, "dualpipe-v", 2},
-          Layout{2, tp, 1, 2, "braided-v", 2}, Layout{2, tp, 1, 2, "v-min", 2}, Layout{2, tp, 1, 2, "looped-bfs", 2},
-          with_recompute({2, tp, 1, 2}, Recompute::selective), with_recompute({2, tp, 1, 2, "zb-h1"}, Recompute::full)}) {
-      INFO(to_string(layout));
-      CHECK((run(golden_job(name, layout), 6) == first));
-    }
-    if (tp == 2) continue;
-    for (const Layout& layout : offloading_layouts()) {
-      INFO(to_string(layout));
-      CHECK((run(golden_job(name, layout), 6) == first));
-    }
+    check_family_bits(name, first,
+                      {{2, tp, 1, 2, "zb-v", 2},
+                       with_recompute({2, tp, 1, 2}, Recompute::selective),
+                       with_recompute({8, tp, 1, 2, "zb-h1"}, Recompute::full)});
+    if (tp == 1) check_family_bits(name, first, {offloading_layouts().back()});
+  }
+}
+
+TEST_CASE("each family has the bits of one stage in further schedules", "[golden][families][slow]") {
+  const std::string name = family_under_test();
+  for (const int tp : {1, 2}) {
+    const RunRecord first = run(golden_job(name, {1, tp, 1, 2}), 6);
+    check_family_bits(name, first,
+                      {{2, tp, 1, 2},
+                       {4, tp, 1, 2, "gpipe"},
+                       {8, tp, 1, 2, "zb-h1"},
+                       {2, tp, 1, 2, "interleaved", 2},
+                       {2, tp, 1, 2, "dualpipe-v", 2},
+                       {2, tp, 1, 2, "braided-v", 2},
+                       {2, tp, 1, 2, "v-min", 2},
+                       {2, tp, 1, 2, "looped-bfs", 2},
+                       with_recompute({2, tp, 1, 2, "zb-h1"}, Recompute::full)});
+    if (tp == 1) check_family_bits(name, first, offloading_layouts());
   }
 }
 
 TEST_CASE("each family follows its golden trajectory where ranks divide batches, states, sequences and vocabularies",
           "[golden][families]") {
-  const std::string name = family_under_test();
-  const Reference reference = golden_reference(name);
-  std::vector<Layout> layouts{
-      {2, 1, 2, 2}, {1, 2, 2, 1}, {1, 4, 1, 2}, {2, 4, 2, 1}, {2, 2, 1, 2, "1f1b", 1, schedules::Order::planned, false}};
-  for (const int zero : {1, 2, 3}) {
-    layouts.push_back({1, 2, 2, 2});
-    layouts.back().zero = zero;
-    layouts.push_back({2, 4, 2, 1, "zb-h1", 1, schedules::Order::planned, zero != 2});  // more ranks than key heads
-    layouts.back().zero = zero;
-  }
-  for (const int slices : {2, 4}) {
-    layouts.push_back({2, 1, 1, 2});
-    layouts.back().slices = slices;
-  }
-  for (const int slices : {1, 2}) {
-    layouts.push_back({1, 1, 1, 2});
-    layouts.back().cp = 2, layouts.back().slices = slices;
-  }
-  layouts.push_back({1, 2, 1, 2});
-  layouts.back().cp = 2;
-  layouts.push_back({2, 2, 1, 4});
-  layouts.back().loss_chunks = 3;
-  for (const Layout& layout : layouts) {
-    INFO(name << " " << to_string(layout));
-    check_golden(run(golden_job(name, layout), 6), reference);
-  }
+  const Layout divided{2, 4, 2, 1, "zb-h1"};  // more ranks than key heads
+  check_family_trajectory(family_under_test(), {with_zero_stage({1, 2, 2, 2}, 3),
+                                                with_zero_stage(divided, 1),
+                                                with_slices({2, 1, 1, 2}, 2),
+                                                with_cp({1, 2, 1, 2}),
+                                                in_loss_chunks({2, 2, 1, 4}),
+                                                {2, 2, 1, 2, "1f1b", 1, schedules::Order::planned, false}});
+}
+
+TEST_CASE("each family follows its golden trajectory in further divisions", "[golden][families][slow]") {
+  std::vector<Layout> layouts{{2, 1, 2, 2}, {1, 2, 2, 1}, {1, 4, 1, 2}, {2, 4, 2, 1}};
+  for (const int zero : {1, 2}) layouts.push_back(with_zero_stage({1, 2, 2, 2}, zero));
+  for (const int zero : {2, 3})
+    layouts.push_back(with_zero_stage({2, 4, 2, 1, "zb-h1", 1, schedules::Order::planned, zero != 2}, zero));
+  layouts.push_back(with_slices({2, 1, 1, 2}, 4));
+  for (const int slices : {1, 2}) layouts.push_back(with_cp({1, 1, 1, 2}, slices));
+  check_family_trajectory(family_under_test(), layouts);
 }

@@ -124,24 +124,28 @@ TEST_CASE("every schedule and order gives the bits of 1f1b, tied and untied, for
   }
 }
 
-TEST_CASE("random layouts of routed experts give the bits of one stage", "[experts]") {
+namespace {
+
+void check_random_layouts(int count, TinyRun (RandomLayouts::*next)()) {
   const std::uint32_t seed = layout_seed();
-  std::cout << "random layouts of experts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';
+  std::cout << "random layouts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';
   RandomLayouts layouts(seed);
-  for (int i = 0; i < 60; ++i) {
-    const TinyRun tiny = layouts.next_with_experts();
+  for (int i = 0; i < count; ++i) {
+    const TinyRun tiny = (layouts.*next)();
     INFO("PIPETRAIN_LAYOUT_SEED=" << seed << ", layout " << i << ": " << to_string(tiny));
     CHECK((run(tiny) == run(reference_of(tiny))));
   }
 }
 
-TEST_CASE("random layouts give the bits of one stage") {
-  const std::uint32_t seed = layout_seed();
-  std::cout << "random layouts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';
-  RandomLayouts layouts(seed);
-  for (int i = 0; i < 150; ++i) {
-    const TinyRun tiny = layouts.next();
-    INFO("PIPETRAIN_LAYOUT_SEED=" << seed << ", layout " << i << ": " << to_string(tiny));
-    CHECK((run(tiny) == run(reference_of(tiny))));
-  }
+}  // namespace
+
+TEST_CASE("random layouts of routed experts give the bits of one stage", "[experts]") {
+  check_random_layouts(20, &RandomLayouts::next_with_experts);
+}
+
+TEST_CASE("random layouts give the bits of one stage") { check_random_layouts(50, &RandomLayouts::next); }
+
+TEST_CASE("many random layouts give the bits of one stage", "[experts][slow]") {
+  check_random_layouts(150, &RandomLayouts::next);
+  check_random_layouts(60, &RandomLayouts::next_with_experts);
 }

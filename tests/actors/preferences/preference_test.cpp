@@ -45,40 +45,58 @@ TEST_CASE("losses of preferences follow their trajectories", "[golden]") {
   for (const std::string& name : preference_runs) check_steps(run_preferences(preference_job(name, {}), 4), name);
 }
 
-TEST_CASE("losses of preferences have the same bits on every number of stages, schedule and order", "[golden]") {
+namespace {
+
+void check_preference_bits(const std::vector<Layout>& layouts) {
   for (const std::string& name : preference_runs) {
     const RunRecord alone = run_preferences(preference_job(name, {}), 4).run;
-    for (const Layout& layout : {Layout{.pp = 4}, Layout{.pp = 2, .schedule = "zb-v", .chunks = 2},
-                                 Layout{.pp = 2, .schedule = "interleaved", .chunks = 2},
-                                 Layout{.pp = 3, .order = schedules::Order::ready, .recompute = Recompute::full}}) {
+    for (const Layout& layout : layouts) {
       INFO(name << " " << to_string(layout));
       CHECK(run_preferences(preference_job(name, layout), 4).run == alone);
     }
   }
 }
 
-TEST_CASE("losses of preferences follow their trajectories whatever divides the batch, the model and the sequences",
-          "[golden]") {
+void check_preference_trajectories(const std::vector<Layout>& layouts) {
   for (const std::string& name : preference_runs) {
-    for (const Layout& layout :
-         {Layout{.microbatch = 4}, Layout{.dp = 2, .microbatch = 2}, Layout{.tp = 2, .microbatch = 2},
-          Layout{.pp = 2, .tp = 2, .dp = 2, .sequence_parallel = false}, Layout{.pp = 2, .dp = 2, .zero = 1},
-          Layout{.pp = 2, .dp = 2, .zero = 3}, Layout{.tp = 2, .loss_chunks = 3}, Layout{.pp = 2, .slices = 2}}) {
+    for (const Layout& layout : layouts) {
       INFO(name << " " << to_string(layout));
-      check_steps(run_preferences(preference_job(name, layout), 4), name);
+      const std::int64_t chunks = sequence_chunks(preference_job(name, layout));
+      const bool shares = layout.cp > 1;  // then the chunks must divide the length
+      check_steps(run_preferences(preference_job(name, layout, shares ? 120 / chunks * chunks : 0), 4), name);
     }
   }
 }
 
+}  // namespace
+
+TEST_CASE("losses of preferences have the same bits on every number of stages, schedule and order", "[golden]") {
+  check_preference_bits({{.pp = 3, .order = schedules::Order::ready, .recompute = Recompute::full}});
+}
+
+TEST_CASE("losses of preferences have the same bits in further schedules", "[golden][slow]") {
+  check_preference_bits(
+      {{.pp = 4}, {.pp = 2, .schedule = "zb-v", .chunks = 2}, {.pp = 2, .schedule = "interleaved", .chunks = 2}});
+}
+
+TEST_CASE("losses of preferences follow their trajectories whatever divides the batch, the model and the sequences",
+          "[golden]") {
+  check_preference_trajectories({{.pp = 2, .tp = 2, .dp = 2, .sequence_parallel = false}, {.pp = 2, .dp = 2, .zero = 3}});
+}
+
+TEST_CASE("losses of preferences follow their trajectories in further divisions", "[golden][slow]") {
+  check_preference_trajectories({{.microbatch = 4},
+                                 {.dp = 2, .microbatch = 2},
+                                 {.tp = 2, .microbatch = 2},
+                                 {.pp = 2, .dp = 2, .zero = 1},
+                                 {.tp = 2, .loss_chunks = 3},
+                                 {.pp = 2, .slices = 2},
+                                 {.cp = 2},
+                                 {.tp = 2, .cp = 2}});
+}
+
 TEST_CASE("losses of preferences follow their trajectories where ranks share sequences", "[golden]") {
-  for (const std::string& name : preference_runs) {
-    for (const Layout& layout : {Layout{.cp = 2}, Layout{.pp = 2, .slices = 2, .cp = 2}, Layout{.tp = 2, .cp = 2}}) {
-      INFO(name << " " << to_string(layout));
-      const std::int64_t chunks = sequence_chunks(preference_job(name, layout));
-      const TrainJob job = preference_job(name, layout, 120 / chunks * chunks);  // a length that the chunks divide
-      check_steps(run_preferences(job, 4), name);
-    }
-  }
+  check_preference_trajectories({{.pp = 2, .slices = 2, .cp = 2}});
 }
 
 TEST_CASE("losses of preferences have the bits of one process over several", "[processes]") {
