@@ -8,6 +8,15 @@
 
 namespace pipetrain {
 
+Buffer plain_copy_memory(std::size_t bytes) {
+  constexpr std::align_val_t alignment{tensor_alignment};
+  void* const data = ::operator new(bytes, alignment, std::nothrow);
+  if (data == nullptr)
+    throw Error(ErrorKind::out_of_memory,
+                "the host has no " + std::to_string(bytes) + " bytes for a copy of a rank's state; leave elastic out");
+  return Buffer(data, bytes, [](void* memory) { ::operator delete(memory, alignment); });
+}
+
 StateCopy* StateCopies::begin(std::int64_t step, std::int64_t applied_steps, std::size_t elements) {
   if (of(step) != nullptr) return nullptr;
   const auto older = [](const StateCopy& a, const StateCopy& b) {
@@ -17,12 +26,12 @@ StateCopy* StateCopies::begin(std::int64_t step, std::int64_t applied_steps, std
   copy.whole = false;
   copy.step = step;
   copy.applied_steps = applied_steps;
-  try {
-    copy.values.resize(elements);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::out_of_memory, "the host has no " + std::to_string(elements * sizeof(float)) +
-                                              " bytes for a copy of a rank's state; leave elastic out");
+  if (copy.memory.bytes() < elements * sizeof(float)) {
+    copy.values = {};
+    copy.memory = {};
+    copy.memory = allocate_(elements * sizeof(float));
   }
+  copy.values = {static_cast<float*>(copy.memory.data()), elements};
   return &copy;
 }
 
