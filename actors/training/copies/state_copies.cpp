@@ -17,6 +17,18 @@ Buffer plain_copy_memory(std::size_t bytes) {
   return Buffer(data, bytes, [](void* memory) { ::operator delete(memory, alignment); });
 }
 
+void StateCopies::allocate(StateCopy& copy, std::size_t elements) {
+  if (copy.memory.bytes() >= elements * sizeof(float)) return;
+  copy.whole = false;
+  copy.values = {};
+  copy.memory = {};
+  copy.memory = allocate_(elements * sizeof(float));
+}
+
+void StateCopies::reserve(std::size_t elements) {
+  for (StateCopy& copy : copies_) allocate(copy, elements);
+}
+
 StateCopy* StateCopies::begin(std::int64_t step, std::int64_t applied_steps, std::size_t elements) {
   if (of(step) != nullptr) return nullptr;
   const auto older = [](const StateCopy& a, const StateCopy& b) {
@@ -26,11 +38,7 @@ StateCopy* StateCopies::begin(std::int64_t step, std::int64_t applied_steps, std
   copy.whole = false;
   copy.step = step;
   copy.applied_steps = applied_steps;
-  if (copy.memory.bytes() < elements * sizeof(float)) {
-    copy.values = {};
-    copy.memory = {};
-    copy.memory = allocate_(elements * sizeof(float));
-  }
+  allocate(copy, elements);
   copy.values = {static_cast<float*>(copy.memory.data()), elements};
   return &copy;
 }

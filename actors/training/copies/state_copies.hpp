@@ -37,6 +37,10 @@ class StateCopies {
  public:
   explicit StateCopies(CopyMemory allocate = plain_copy_memory) : allocate_(std::move(allocate)) {}
 
+  // Allocates memory for copies of this many elements, before steps begin: GPUs that work together must not wait for it. Throws
+  // Error(out_of_memory).
+  void reserve(std::size_t elements);
+
   // Returns the copy to fill with the state after this step: never the newest whole one. Null where that state has been
   // copied before. Set `whole` once the values are complete. Throws Error(out_of_memory).
   StateCopy* begin(std::int64_t step, std::int64_t applied_steps, std::size_t elements);
@@ -47,6 +51,8 @@ class StateCopies {
   std::vector<std::int64_t> steps() const;
 
  private:
+  void allocate(StateCopy& copy, std::size_t elements);
+
   const CopyMemory allocate_;
   std::array<StateCopy, 2> copies_;
 };
