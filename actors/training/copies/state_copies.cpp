@@ -49,6 +49,12 @@ const StateCopy* StateCopies::of(std::int64_t step) const {
   return nullptr;
 }
 
+std::size_t StateCopies::bytes() const {
+  std::size_t bytes = 0;
+  for (const StateCopy& copy : copies_) bytes += copy.memory.bytes();
+  return bytes;
+}
+
 std::vector<std::int64_t> StateCopies::steps() const {
   std::vector<std::int64_t> steps;
   for (const StateCopy& copy : copies_)

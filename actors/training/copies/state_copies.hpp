@@ -49,6 +49,8 @@ class StateCopies {
   const StateCopy* of(std::int64_t step) const;
   // Returns the steps of all whole copies, the newest first.
   std::vector<std::int64_t> steps() const;
+  // Returns the bytes of memory that the copies have.
+  std::size_t bytes() const;
 
  private:
   void allocate(StateCopy& copy, std::size_t elements);

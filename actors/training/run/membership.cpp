@@ -43,7 +43,11 @@ Membership::~Membership() {
 
 // The machine's memory is shared by all of the run's processes on it.
 void Membership::check_memory() const {
-  const auto devices = estimate_devices(layout_, job_);
+  auto devices = estimate_devices(layout_, job_);
+  for (DeviceMemory& device : devices) {  // what copies of the membership before have is not free, and not needed again
+    const int rank = layout_.mesh().rank(device.rank);
+    if (setup_.copies != nullptr) device.use.copies -= std::min(device.use.copies, setup_.copies->of_rank(rank)->bytes());
+  }
   std::size_t other_bytes = 0;
   if (setup_.channel && job_.devices.kind == DeviceKind::cpu) {
     std::size_t own = 0;
