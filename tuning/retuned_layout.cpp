@@ -144,6 +144,13 @@ std::optional<RetunedCut> retune_cut(const Profile& measured, const schedules::P
   return RetunedCut{found.cut, before, found.seconds};
 }
 
+double least_retuned_gain(std::vector<double> step_seconds) {
+  constexpr double usual = 0.05;
+  std::sort(step_seconds.begin(), step_seconds.end());
+  const double spread = step_seconds.end()[-2] - step_seconds[1], median = step_seconds[step_seconds.size() / 2];
+  return std::max(usual, spread / median);
+}
+
 namespace {
 
 // A layout whose step is simulated with its first cut.

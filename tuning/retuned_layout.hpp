@@ -30,6 +30,10 @@ double retuned_seconds(const Profile& measured, const schedules::Plan& plan, con
 // where nothing better is found.
 std::optional<RetunedCut> retune_cut(const Profile& measured, const schedules::Plan& plan, const CutLimits& limits);
 
+// Returns the share of a step that another layout must save to be taken: 5 %, or more where the measured steps differ by more,
+// the longest and the shortest of them left aside. So noise does not change a layout back and forth. At least three steps.
+double least_retuned_gain(std::vector<double> step_seconds);
+
 struct RetunedLayout {
   std::string schedule;
   int chunks = 1;

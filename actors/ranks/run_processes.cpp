@@ -19,11 +19,28 @@ std::vector<RankLocation> places_in(const std::vector<int>& process_of) {
   return places;
 }
 
+// Gives this process's ranks, of which it may have taken some over, the GPUs that they had at first.
+void keep_gpus(const DeviceSettings& devices, const ControlPlane& control, std::vector<RankLocation>& places) {
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].process != control.process()) continue;
+    const auto gpu = devices.gpu_of_rank.find(static_cast<int>(rank));
+    if (gpu == devices.gpu_of_rank.end())
+      throw Error(ErrorKind::unavailable, "rank " + std::to_string(rank) +
+                                              " had a GPU that this process does not see, and this " +
+                                              "process cannot take it over; start the run again");
+    places[rank].device = gpu->second;
+  }
+}
+
 std::vector<RankLocation> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
   const ControlPlane* control = processes != nullptr ? processes->control.get() : nullptr;
   const bool in_order = processes == nullptr || processes->process_of.empty();
   std::vector<RankLocation> places =
       in_order ? deal_ranks(ranks, control ? control->processes() : 1) : places_in(processes->process_of);
+  if (devices.kind == DeviceKind::cuda && !in_order && control != nullptr && !devices.gpu_of_rank.empty()) {
+    keep_gpus(devices, *control, places);
+    return places;
+  }
   if (devices.kind == DeviceKind::cpu || devices.gpus.empty()) return places;
   std::size_t next = 0;
   for (RankLocation& place : places) {

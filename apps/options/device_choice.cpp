@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -81,6 +82,17 @@ std::vector<int> gpus_of_dry_run(const OptionValues& values, const HostRanks& he
   return of_host;
 }
 
+// A process that sees only its own GPUs knows no others.
+std::map<int, int> gpus_by_rank(const HostRanks& here, const std::vector<int>& of_host, bool own_only) {
+  std::map<int, int> gpus;
+  for (int i = 0; i < here.count; ++i) {
+    const int rank = here.first + i;
+    const bool own = rank >= here.own_first && rank < here.own_first + here.own_count;
+    if (own || !own_only) gpus[rank] = of_host[static_cast<std::size_t>(i)];
+  }
+  return gpus;
+}
+
 // Returns this process's GPUs among those of the host's ranks.
 std::vector<int> own_gpus(const HostRanks& here, const std::vector<int>& of_host) {
   const auto first = of_host.begin() + (here.own_first - here.first);
@@ -122,6 +134,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
     const auto of_host = list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only);
     const bool dry_run = values.on_off("dry-run").value_or(false);
     chosen.gpus = dry_run ? gpus_of_dry_run(values, here, of_host, run.ranks()) : own_gpus(here, of_host);
+    chosen.gpu_of_rank = gpus_by_rank(here, of_host, own_only);
   }
   const int share = std::max(1, machine.cores / std::max(1, here.count));
   chosen.threads = static_cast<int>(values.integer("threads").value_or(share));

@@ -129,7 +129,6 @@ std::optional<LayoutChange> LayoutRequests::resized() {
 // Changes the layout where the simulation gains more than the share that pays for the change and for errors of measuring. Of
 // those that do, the first one is taken that passes the checks of a request, of its memory among them.
 std::optional<LayoutChange> LayoutRequests::retuned() {
-  constexpr double least_gain = 0.05;
   constexpr CutLimits limits{.seconds = 1, .cuts = 300};
   if (!options_.retune || measured_.size() < measured_steps || steps_ < *options_.retune) return {};
   steps_ = 0;
@@ -137,6 +136,9 @@ std::optional<LayoutChange> LayoutRequests::retuned() {
   try {
     const Profile measured = measured_profile();
     const double before = retuned_seconds(measured, *job_.plan, measured.cut);
+    std::vector<double> seconds;
+    for (const StepReport& report : measured_) seconds.push_back(report.seconds);
+    const double least_gain = least_retuned_gain(std::move(seconds));
     for (const RetunedLayout& found : retune_layout(measured, job_, limits)) {
       if (found.seconds > (1 - least_gain) * before) break;
       if (auto change = changed_to(found)) {

@@ -116,6 +116,13 @@ TEST_CASE("measured times find another schedule and less recomputation, and the 
   for (const RetunedLayout& one : retune_layout(measured, job, limits)) CHECK(one.schedule == "1f1b");
 }
 
+TEST_CASE("steps that differ ask for a larger gain from another layout, and one odd step does not", "[retune]") {
+  CHECK(least_retuned_gain({1, 1, 1, 1, 1}) == Approx(0.05));
+  CHECK(least_retuned_gain({1, 1.02, 9, 1.01, 1}) == Approx(0.05));
+  CHECK(least_retuned_gain({1, 0.8, 1.2, 0.9, 1.3}) == Approx(0.3));
+  CHECK(least_retuned_gain({2, 4, 3}) == Approx(0.05));
+}
+
 TEST_CASE("a profile without recomputation has the backwards that the FLOPs leave", "[retune]") {
   const Placement placement = Placement::looping(4, 1);
   Profile measured = retuned_profile(placement, false, 0, 1);

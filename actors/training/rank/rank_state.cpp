@@ -23,7 +23,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (ReferenceWeights::are_needed(setup))
     reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
   if (setup.saves) snapshot();
-  if (setup.copies) copier_.emplace(*setup.device, storages_.held());
+  if (setup.copies) setup.copies->reserve(count_elements(copier_.emplace(*setup.device, storages_.held()).source()));
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {

@@ -1,9 +1,11 @@
 #include "actors/training/run/membership.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <iterator>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -15,6 +17,12 @@
 #include "schedules/simulate/following_steps.hpp"
 
 namespace pipetrain {
+namespace {
+
+// A GPU's memory that a lost process had is free a while after the process has ended.
+constexpr std::chrono::seconds longest_release{15};
+
+}  // namespace
 
 Membership::Membership(const TrainJob& job, const Setup& setup) : job_(job), setup_(setup), layout_(job, setup.channel) {
   sources_.emplace(job_, layout_, setup_.training, setup_.evaluation);
@@ -35,14 +43,26 @@ Membership::~Membership() {
 
 // The machine's memory is shared by all of the run's processes on it.
 void Membership::check_memory() const {
-  const auto devices = estimate_devices(layout_, job_);
+  auto devices = estimate_devices(layout_, job_);
+  for (DeviceMemory& device : devices) {  // what copies of the membership before have is not free, and not needed again
+    const int rank = layout_.mesh().rank(device.rank);
+    if (setup_.copies != nullptr) device.use.copies -= std::min(device.use.copies, setup_.copies->of_rank(rank)->bytes());
+  }
   std::size_t other_bytes = 0;
   if (setup_.channel && job_.devices.kind == DeviceKind::cpu) {
     std::size_t own = 0;
     for (const auto& device : devices) own += device.use.total() + device.use.snapshot + device.use.copies;
     other_bytes = host_bytes_of_others(*setup_.channel, own);
   }
-  if (const auto shortage = memory_shortage(layout_, job_, devices, other_bytes)) throw Error(*shortage);
+  auto shortage = memory_shortage(layout_, job_, devices, other_bytes);
+  if (setup_.continued && job_.devices.kind == DeviceKind::cuda) {
+    const auto until = std::chrono::steady_clock::now() + longest_release;
+    while (shortage && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      shortage = memory_shortage(layout_, job_, devices, other_bytes);
+    }
+  }
+  if (shortage) throw Error(*shortage);
 }
 
 std::vector<RankSetup> Membership::rank_setups(StageId id) const {
@@ -55,7 +75,7 @@ std::vector<RankSetup> Membership::rank_setups(StageId id) const {
     setup.copies = copies;
     setup.records = setup_.copies->records;
     setup.buddies = buddies_;
-    if (setup_.continued) setup.continued = {copies.get(), *setup_.continued};
+    if (setup_.continued) setup.continued = {setup_.copies->continued_by(setup.rank).get(), *setup_.continued};
   }
   return setups;
 }

@@ -1,5 +1,7 @@
 #include "actors/training/run/memberships.hpp"
 
+#include <chrono>
+#include <string>
 #include <thread>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -8,9 +10,18 @@
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/run/elastic_check.hpp"
 #include "comm/successive_planes.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {
+
+// Locked memory, to which GPUs copy while they compute.
+Buffer locked_copy_memory(const DeviceSettings& devices, int rank, std::size_t bytes) {
+  const auto gpu = devices.gpu_of_rank.find(rank);
+  const auto device = make_cuda_device(gpu != devices.gpu_of_rank.end() ? gpu->second : 0);
+  return device->allocate_host(bytes, "a copy of the state of rank " + std::to_string(rank));
+}
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -32,6 +43,8 @@ void telling_others(const std::shared_ptr<EngineChannel>& channel, const Work& w
 Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> training,
                          std::shared_ptr<const StepSamples> evaluation)
     : job_(job), training_(std::move(training)), evaluation_(std::move(evaluation)) {
+  if (job_.devices.kind == DeviceKind::cuda)
+    copies_.allocate = [this](int rank, std::size_t bytes) { return locked_copy_memory(job_.devices, rank, bytes); };
   if (job_.processes && job_.processes->joins) {
     join();
     return;
