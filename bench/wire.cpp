@@ -1,6 +1,7 @@
 // Measures training of two replicas on two hosts over slow links, with gradients in fp32 and in few bits: the bytes that a
 // host sends in a step, counted by its network interface with all headers, and the seconds of a step. Hosts are network
-// namespaces of this one (needs root, ip(8) and tc(8)). ./dev bench wire [MBIT_PER_SECOND...]
+// namespaces of this one (needs root, ip(8) and tc(8)). ./dev bench wire [hosts] [MBIT_PER_SECOND...]
+// With `hosts` there are two replicas on each, which gradients in few bits cross alone.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,10 +29,6 @@ namespace fs = std::filesystem;
 using namespace pipetrain;
 using namespace pipetrain::bench;
 
-// Few tokens a step make the exchange most of it, as on a fast device.
-constexpr const char* work =
-    "--model gpt2 --dp 2 --microbatches 1 --seq-len 32 --device cpu --threads 1 --transport ucx --log-interval 1000";
-
 struct Way {
   const char* name;
   const char* options;
@@ -42,6 +39,25 @@ struct Way {
 constexpr Way ways[] = {{"fp32", "", 1, 0},
                         {"int8", "--compress-gradients int8", 1, 1 / 3.8},
                         {"1bit after its warm-up", "--compress-gradients 1bit --beta2 0", 3, 1.0 / 25}};
+// A host sends half as much where its two replicas sum first.
+constexpr Way ways_of_hosts[] = {
+    {"fp32", "", 1, 0},
+    {"int8 between hosts", "--compress-gradients int8 --compress-hosts 2", 1, 1 / 7.6},
+    {"1bit between hosts after its warm-up", "--compress-gradients 1bit --compress-hosts 2 --beta2 0", 3, 1.0 / 50}};
+
+// Few tokens a step make the exchange most of it, as on a fast device.
+struct Work {
+  std::string name, options;
+  std::vector<Way> ways;
+};
+Work work_of(bool by_hosts) {
+  const std::string rest = " --microbatches 1 --seq-len 32 --device cpu --threads 1 --transport ucx --log-interval 1000";
+  if (by_hosts)
+    return {"gpt2 of 2 layers, dp 4",
+            "--model gpt2 --layers 2 --dp 4" + rest,
+            {std::begin(ways_of_hosts), std::end(ways_of_hosts)}};
+  return {"gpt2 dp 2", "--model gpt2 --dp 2" + rest, {std::begin(ways), std::end(ways)}};
+}
 
 struct Link {
   int megabits;
@@ -66,15 +82,15 @@ std::vector<std::string> words_of(const std::string& text) {
 
 class Run {
  public:
-  Run(const std::string& program, const Hosts& hosts, const Way& way, int steps, const fs::path& folder)
+  Run(const std::string& program, const Hosts& hosts, const std::string& options, int steps, const fs::path& folder)
       : hosts_(hosts), metrics_(folder / "metrics.jsonl") {
     fs::remove(metrics_);
     for (const int host : {0, 1}) {
       const std::string more = host == 0 ? " --metrics " + metrics_.string() : "";
       launches_.push_back(std::make_unique<ProgramRun>(
           words_of(
-              fmt::format("ip netns exec {} {} launch --nproc 1 --nnodes 2 --node-rank {} --master {}:29500 {} {} --steps {}{}",
-                          hosts.name(host), program, host, hosts.address(0), work, way.options, steps, more)),
+              fmt::format("ip netns exec {} {} launch --nproc 1 --nnodes 2 --node-rank {} --master {}:29500 {} --steps {}{}",
+                          hosts.name(host), program, host, hosts.address(0), options, steps, more)),
           std::vector<std::string>{"PIPETRAIN_TOKEN=a-token-of-a-benchmark", "UCX_TLS=tcp,self"},
           folder / fmt::format("err{}", host)));
     }
@@ -119,15 +135,15 @@ class Run {
   std::vector<std::unique_ptr<ProgramRun>> launches_;
 };
 
-bool compare(const std::string& program, const Hosts& hosts, const Link& link, const fs::path& folder) {
+bool compare(const std::string& program, const Hosts& hosts, const Work& work, const Link& link, const fs::path& folder) {
   for (const int host : {0, 1})
     if (!hosts.limit(host, link.megabits))
       throw std::runtime_error("tc cannot limit the rate of a link; it needs root and iproute2");
   Measured plain;
   bool pass = true;
-  for (const Way& way : ways) {
-    const std::string name = fmt::format("wire gpt2 dp 2, {} Mbit/s, {}", link.megabits, way.name);
-    Run run(program, hosts, way, way.warm_up + link.steps, folder);
+  for (const Way& way : work.ways) {
+    const std::string name = fmt::format("wire {}, {} Mbit/s, {}", work.name, link.megabits, way.name);
+    Run run(program, hosts, work.options + " " + way.options, way.warm_up + link.steps, folder);
     const Measured measured = run.measure(way.warm_up, link.steps);
     report(name, measured.seconds, "s/step");
     report(name + " sent", measured.bytes / 1e6, "MB/step");
@@ -146,7 +162,8 @@ bool compare(const std::string& program, const Hosts& hosts, const Link& link, c
 
 int main(int count, char** words) {
   std::vector<Link> links;
-  for (int i = 1; i < count; ++i) links.push_back(link_of(std::atoi(words[i])));
+  const bool by_hosts = count > 1 && std::string(words[1]) == "hosts";
+  for (int i = by_hosts ? 2 : 1; i < count; ++i) links.push_back(link_of(std::atoi(words[i])));
   if (links.empty()) links = {link_of(100), link_of(1000)};
   if (std::any_of(links.begin(), links.end(), [](const Link& link) { return link.megabits < 1; })) {
     fmt::print(stderr, "wire: error: a rate must be a whole number of megabits a second\n");
@@ -163,7 +180,7 @@ int main(int count, char** words) {
   fs::create_directories(folder);
   bool pass = true;
   try {
-    for (const Link& link : links) pass &= compare(program, hosts, link, folder);
+    for (const Link& link : links) pass &= compare(program, hosts, work_of(by_hosts), link, folder);
   } catch (const std::exception& error) {
     fmt::print(stderr, "wire: error: {}\n", error.what());
     pass = false;

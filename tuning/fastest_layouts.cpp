@@ -41,7 +41,7 @@ bool same_sizes(const Layout& a, const Layout& b) {
 bool FastestLayouts::judge(const Layout& layout, const WholeStep& step, std::optional<double> gap) {
   auto memory = memory_.of(layout, step.plan, step.needs);
   if (!memory) return false;
-  const StepTime time = time_of(request_, step, costs_with_transfers(layout, step.plan.placement));
+  const StepTime time = time_of(request_, step, costs_with_transfers(request_, layout, step.plan.placement, costs_, memory_));
   const auto is_as_good = [&](const RankedLayout& other) {
     return same_sizes(layout, other.layout) && other.seconds <= time.seconds * (1 + 1e-9);
   };
@@ -72,14 +72,15 @@ double FastestLayouts::limit() const {
 }
 
 // Offloaded activations are moved at the rate between a device and its host.
-schedules::Costs FastestLayouts::costs_with_transfers(const Layout& layout, const schedules::Placement& placement) {
-  schedules::Costs costs = costs_.of(layout, placement);
+schedules::Costs costs_with_transfers(const LayoutRequest& request, const Layout& layout, const schedules::Placement& placement,
+                                      LayoutCosts& of, LayoutMemory& memory) {
+  schedules::Costs costs = of.of(layout, placement);
   if (layout.offloaded_activations == 0) return costs;
-  const auto saved = memory_.saved_bytes(layout, placement);
+  const auto saved = memory.saved_bytes(layout, placement);
   for (std::size_t stage = 0; stage < saved.size(); ++stage)
     for (std::size_t chunk = 0; chunk < saved[stage].size(); ++chunk) {
       auto& cost = costs.chunks[stage][chunk];
-      cost.offload = cost.reload = saved[stage][chunk] / request_.speed.offload_rate;
+      cost.offload = cost.reload = saved[stage][chunk] / request.speed.offload_rate;
     }
   return costs;
 }

@@ -28,7 +28,6 @@ class FastestLayouts {
 
  private:
   void compare_with_cost(const WholeStep& step, RankedLayout& ranked);
-  schedules::Costs costs_with_transfers(const Layout& layout, const schedules::Placement& placement);
 
   const LayoutRequest& request_;
   LayoutCosts& costs_;
@@ -36,6 +35,10 @@ class FastestLayouts {
   std::size_t count_;
   std::vector<RankedLayout> best_;
 };
+
+// Returns the costs of a layout, with the time in which its offloaded activations move.
+schedules::Costs costs_with_transfers(const LayoutRequest& request, const Layout& layout, const schedules::Placement& placement,
+                                      LayoutCosts& costs, LayoutMemory& memory);
 
 // True when they have the same pp, tp, dp and microbatch.
 bool same_sizes(const Layout& a, const Layout& b);

@@ -21,9 +21,8 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
     settings.numerics = layout.numerics(request_.precision);
     settings.zero = layout.zero;
     settings.offload = request_.offload;
-    settings.offload.activations = false;
     settings.optimizer = request_.optimizer;
-    if (layout.copies() > 1) settings.compression = request_.compression;
+    settings.compression = layout.compression(request_);
     settings.post_validation = request_.post_validation;
     const MicrobatchShape shape{layout.microbatch, request_.sequence / layout.cp};
     memory = std::make_unique<StageMemory>(request_.config, shape, settings, braids);
@@ -52,6 +51,11 @@ std::vector<std::vector<double>> LayoutMemory::saved_bytes(const Layout& layout,
 std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, const StageUse& use) {
   const auto chunks = chunks_of(layout, placement, use.stage);
   return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions).total();
+}
+
+MemoryUse LayoutMemory::use(const Layout& layout, const schedules::Plan& plan, const StageNeeds& needs, int stage) {
+  return stage_memory(layout).estimate(chunks_of(layout, plan.placement, stage), static_cast<int>(layout.microbatches), needs,
+                                       plan.stages[static_cast<std::size_t>(stage)]);
 }
 
 // True when not even one microbatch's residual stream fits. For so large a batch the sum of all memory may overflow 64 bits.

@@ -21,6 +21,8 @@ class LayoutMemory {
   // Returns the bytes of each device of every stage; no value when one does not fit.
   std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Plan& plan,
                                              const std::vector<schedules::StageNeeds>& needs);
+  // Returns the bytes of the first device of a stage, and those that it keeps elsewhere.
+  MemoryUse use(const Layout& layout, const schedules::Plan& plan, const schedules::StageNeeds& needs, int stage);
   // Returns the bytes of each device of one stage.
   double of_stage(const Layout& layout, const schedules::Plan& plan, const schedules::StageNeeds& needs, int stage);
   // Returns the bytes that a device of each [stage][chunk] keeps of one microbatch from F on.

@@ -241,6 +241,46 @@ bool Layout::braids() const {
   return info != nullptr && info->braids;
 }
 
+Compression Layout::compression(const LayoutRequest& request) const {
+  if (copies() == 1) return {};
+  Compression own = request.compression;
+  if (own.hosts > 0 && (copies() % own.hosts != 0 || own.gradients == BlockCode::none || zero.divides_states())) own.hosts = 0;
+  return own;
+}
+
+LayoutRequest request_of(const TrainJob& job, std::int64_t sequence) {
+  LayoutRequest request;
+  request.config = job.config;
+  request.devices = job.layout.pp * job.layout.cp * job.layout.tp * static_cast<int>(job.batch.dp);
+  request.cp = job.layout.cp;
+  request.sequence = sequence;
+  request.global_batch = job.batch.global_batch();
+  request.precision = job.numerics.precision;
+  request.device = job.devices.kind;
+  request.optimizer = job.optimizer;
+  request.compression = job.compression;
+  request.post_validation = job.post_validation;
+  request.offload = job.offload;
+  return request;
+}
+
+Layout layout_of(const TrainJob& job, const Plan& plan) {
+  return {.pp = job.layout.pp,
+          .tp = job.layout.tp,
+          .dp = static_cast<int>(job.batch.dp),
+          .chunks = plan.placement.chunks(),
+          .microbatch = job.batch.microbatch,
+          .microbatches = job.batch.microbatches,
+          .schedule = job.layout.schedule,
+          .recompute = job.numerics.recompute,
+          .zero = job.zero,
+          .recompute_layers = job.numerics.recompute_layers,
+          .offloaded_activations = job.offload.activation_share(),
+          .cut = job.layout.cut,
+          .cp = job.layout.cp,
+          .ep = job.layout.ep};
+}
+
 UsedFeatures features_of(const LayoutRequest& request) {
   TrainJob job;
   job.config = request.config;

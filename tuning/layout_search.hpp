@@ -25,6 +25,8 @@
 
 namespace pipetrain {
 
+struct TrainJob;
+
 // The sustained speeds of every device.
 struct DeviceSpeed {
   double flops = 0;           // per second, of matrix products and attention
@@ -63,7 +65,8 @@ struct LayoutRequest {
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
   OptimizerSettings optimizer;
-  Compression compression;                       // in layouts with several replicas
+  // In layouts with several replicas. Those that its hosts do not divide compress all that travels.
+  Compression compression;
   std::optional<Recompute> recompute;            // no value: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk, with `recompute`
   std::optional<int> zero;                       // of layouts with several replicas; no value: the fastest stage that fits
@@ -92,7 +95,8 @@ struct Layout {
   Cut cut = {};                                       // empty: by cost
   int cp = 1, ep = 1;                                 // ep: of dp
 
-  int copies() const { return dp * cp; }               // of the weights
+  int copies() const { return dp * cp; }  // of the weights
+  Compression compression(const LayoutRequest& request) const;
   int expert_copies() const { return copies() / ep; }  // of the experts' weights
   bool braids() const;                                 // see schedules::ScheduleInfo
   Numerics numerics(const Precision& precision) const {
@@ -120,6 +124,10 @@ struct SearchResult {
   bool cuts_left_out = false;      // a limit ended that search
   std::int64_t auto_left_out = 0;  // the least promising layouts, for whose plans auto had no time
 };
+
+// Returns the request for the job's own layout, and this layout with the job's plan; speeds stay open. sequence: tokens.
+LayoutRequest request_of(const TrainJob& job, std::int64_t sequence);
+Layout layout_of(const TrainJob& job, const schedules::Plan& plan);
 
 // Returns the features of all layouts of the request, and of the search itself.
 UsedFeatures features_of(const LayoutRequest& request);

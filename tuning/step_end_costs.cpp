@@ -12,19 +12,36 @@ double StepEndCosts::rounded_bytes() const {
 double StepEndCosts::reduce_seconds(const Layout& layout, double trained, double experts) const {
   const int copies = layout.copies(), expert_copies = layout.expert_copies();
   if (copies == 1) return 0;
+  const Compression compression = layout.compression(request_);
+  if (compression.hosts > 0) return reduce_by_hosts(compression, layout, trained);
   // Gradients go to their owners, and return as sums or as new weights. With stage 3, the weights return when the next step
   // first gathers them, and no compute precedes that gather to hide it.
-  const double sent = coded_bytes(request_.compression.gradients, gradient_bytes);
-  const double back =
-      layout.zero.divides_states() ? coded_bytes(request_.compression.weights, activation_bytes(request_)) : sent;
+  const double sent = coded_bytes(compression.gradients, gradient_bytes);
+  const double back = layout.zero.divides_states() ? coded_bytes(compression.weights, activation_bytes(request_)) : sent;
   const double moved = (trained - experts) * (copies - 1) / copies + experts * (expert_copies - 1) / expert_copies;
   const double bytes = moved * (sent + back);
   const LinkSpeed link = links_.replicas(layout);
-  // To code gradients, and the sums of its own share, a replica reads them with their errors and writes new errors; it writes
-  // the sums that it decodes.
-  const double coded =
-      request_.compression.gradients == BlockCode::none ? 0 : trained * (3 + 3.0 / copies + 1) * gradient_bytes;
-  return bytes / link.rate + 2.0 * (copies - 1) * link.latency + coded / request_.speed.memory_rate;
+  return bytes / link.rate + 2.0 * (copies - 1) * link.latency + coding_seconds(compression, trained, copies);
+}
+
+// Each replica of a host sums a share of the numbers in fp32 over the host's links, exchanges it with the other hosts in few
+// bits, and passes the sums on.
+double StepEndCosts::reduce_by_hosts(const Compression& compression, const Layout& layout, double trained) const {
+  const int hosts = compression.hosts, sharers = layout.copies() / hosts;
+  const double share = trained / sharers;
+  const double inside = 2 * (trained - share) * gradient_bytes;
+  const double between = 2 * share * (hosts - 1) / hosts * coded_bytes(compression.gradients, gradient_bytes);
+  const LinkSpeed link = links_.replicas(layout);
+  return inside / request_.speed.link_rate + 2.0 * (sharers - 1) * request_.speed.latency + between / link.rate +
+         2.0 * (hosts - 1) * link.latency + coding_seconds(compression, share, hosts);
+}
+
+// To code gradients, and the sums of its own share, a replica reads them with their errors and writes new errors; it writes the
+// sums that it decodes.
+double StepEndCosts::coding_seconds(const Compression& compression, double coded, int parties) const {
+  return compression.gradients == BlockCode::none
+             ? 0
+             : coded * (3 + 3.0 / parties + 1) * gradient_bytes / request_.speed.memory_rate;
 }
 
 // Two stages exchange their sums; one stage with both ends adds them in place: it reads two numbers and writes one.

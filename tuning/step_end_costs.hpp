@@ -34,6 +34,9 @@ class StepEndCosts {
   double state_bytes() const { return optimizer_.state_bytes; }
 
  private:
+  double reduce_by_hosts(const Compression& compression, const Layout& layout, double trained) const;
+  double coding_seconds(const Compression& compression, double coded, int parties) const;
+
   const LayoutRequest& request_;
   const HostLinks& links_;
   OptimizerCosts optimizer_ = optimizer_costs(request_.optimizer, request_.config);

@@ -42,6 +42,16 @@ std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, st
   return layers;
 }
 
+Compression read_compression(const OptionValues& values) {
+  Compression compression;
+  if (const auto choice = values.choice("compress-gradients")) compression.gradients = static_cast<BlockCode>(*choice);
+  if (const auto choice = values.choice("compress-weights")) compression.weights = static_cast<BlockCode>(*choice);
+  compression.hosts = static_cast<int>(values.integer("compress-hosts").value_or(0));
+  if (compression.hosts > 0 && compression.gradients == BlockCode::none)
+    values.fail("compress-hosts", "says where gradients are compressed; give --compress-gradients too, or leave it out");
+  return compression;
+}
+
 void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics) {
   numerics.precision = read_fp8_recipe(values, read_precision(values, gpu ? Precision::bf16() : Precision::fp32()));
   numerics.recompute_layers = read_recompute_layers(values, numerics.recompute);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "actors/training/job/run_settings.hpp"
 #include "apps/options/option_values.hpp"
 #include "model/config/numerics.hpp"
 #include "model/optimizer/loss_scale.hpp"
@@ -22,6 +23,8 @@ Precision read_fp8_recipe(const OptionValues& values, const Precision& precision
 std::optional<Recompute> read_recompute(const OptionValues& values);
 // --recompute-num-layers, of a run that recomputes so. Nothing where it is not given.
 std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, std::optional<Recompute> recompute);
+// The options of numbers that travel in few bits.
+Compression read_compression(const OptionValues& values);
 // Completes the numerics that their rows have read: the precision, and what goes with it.
 void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics);
 // Likewise. Dynamic in fp16 unless a scale is given; else 1 unless one is.

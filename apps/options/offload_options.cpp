@@ -1,5 +1,6 @@
 #include "apps/options/offload_options.hpp"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,36 @@
 #include "core/parsing.hpp"
 
 namespace pipetrain {
+
+namespace {
+
+constexpr double bytes_per_gib = std::int64_t{1} << 30;
+
+}  // namespace
+
+bool places_data(const OptionValues& values) { return values.text("offload") == "auto"; }
+
+void forget_data_placement(RawOptions& given) {
+  const auto offload = given.find("offload");
+  if (offload == given.end() || offload->second.words == std::vector<std::string>{"auto"}) return;
+  given.erase("memory");
+  if (offload->second.words == std::vector<std::string>{"none"}) given.erase("offload-to");
+}
+
+std::optional<DataPlacement> read_data_placement(const OptionValues& values, DeviceKind kind, bool several) {
+  if (!places_data(values)) {
+    if (values.given("memory")) values.fail("memory", "bounds the choice of --offload auto; give that too, or leave it out");
+    return {};
+  }
+  if (values.given("activation-offload-fraction"))
+    values.fail("activation-offload-fraction", "is chosen by --offload auto; leave it out");
+  if (several) values.fail("offload", "in several processes is not built yet; run in one, or say what to offload");
+  if (kind == DeviceKind::cpu && !values.given("offload-to"))
+    values.fail("offload", "needs a disk, since a CPU's memory is the host's already; give --offload-to DIR");
+  DataPlacement placement;
+  if (const auto gibibytes = values.number("memory")) placement.memory_bytes = *gibibytes * bytes_per_gib;
+  return placement;
+}
 
 void read_offload(const OptionValues& values, Offload& offload) {
   const std::string text = values.text("offload").value_or("none");

@@ -38,7 +38,9 @@ OptionRows retune_rows() {
   return {
       {"Layout", "retune", "N",
        "every N steps search cut, schedule, chunks and less recomputation anew with the times that the run has measured, and change to a layout that is simulated to be 5 % faster",
-       IntegerRange{1, 1'000'000'000}}};
+       IntegerRange{1, 1'000'000'000}},
+      {"Layout", "memory", "GIB", "with --offload auto: memory of each device that the run may use",
+       NumberRange::from_to(0.001, 65536), "what is free"}};
 }
 
 OptionRows process_rows() {

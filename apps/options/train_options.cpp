@@ -79,8 +79,12 @@ void read_chosen_schedule(const OptionValues& values, LayoutSettings& layout) {
 std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
 
 void read_zero(const OptionValues& values, RunSettings& run) {
-  read_offload(values, run.offload);
-  if (values.given("zero-prefetch") && !run.zero.divides_weights() && !run.offload.parameters)
+  if (places_data(values)) {
+    run.offload.folder = values.text("offload-to").value_or("");
+  } else {
+    read_offload(values, run.offload);
+  }
+  if (values.given("zero-prefetch") && !places_data(values) && !run.zero.divides_weights() && !run.offload.parameters)
     values.fail(
         "zero-prefetch",
         fmt::format(
@@ -257,6 +261,7 @@ UsedFeatures trained_features(const TrainOptions& options) {
   const RecordSettings& records = options.records;
   if (records.record) used.add(Feature::record, "record", records.record->string());
   if (records.profile) used.add(Feature::profile, "profile", records.profile->string());
+  if (options.placement) used.add(Feature::chosen_offload, "offload", "auto");
   if (job.batch.dp * job.layout.cp == 1) used.add(Feature::one_replica, "dp", "1");
   return used;
 }
@@ -292,6 +297,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   check_learning_rate(values, run.learning_rate);
   check_optimizer(values, run.optimizer);
   choose_devices(values, machine, options);
+  options.placement = read_data_placement(values, run.devices.kind, options.processes.several());
   const bool gpu = run.devices.kind == DeviceKind::cuda;
   read_numerics(values, gpu, run.numerics);
   if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
@@ -331,6 +337,7 @@ TrainOptions changed_options(const RawOptions& before, const ChangedLayout& chan
   TrainOptions options;
   RawOptions given = read_command_line(relayout_option_table(), change.arguments);
   given.merge(RawOptions(before));
+  forget_data_placement(given);
   options.given = given_options(train_option_table(), given);
   const OptionValues values(train_option_table(), given);
   const Sources sources{values, change.environment, change.machine};

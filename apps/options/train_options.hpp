@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,13 @@
 #include "actors/training/records/health_watch.hpp"
 #include "actors/training/records/run_records.hpp"
 #include "apps/options/given_options.hpp"
+#include "apps/options/offload_options.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"
 
 namespace pipetrain {
+
+struct PlacedData;
 
 // A run, and what the command line does around it. Checked as far as is possible without reading model and data. What stays to
 // be checked with them: that the model exists and splits over tp, that pp stages have blocks enough, lengths and token ids,
@@ -26,7 +30,9 @@ struct TrainOptions {
   std::int64_t log_interval = 1;
   std::optional<int> serve;  // port at which the report is shown; 0: any that is free
   WatchSettings watch;
-  std::optional<std::int64_t> retune;  // steps between two searches for a better cut; not given: none
+  std::optional<std::int64_t> retune;        // steps between two searches for a better cut; not given: none
+  std::optional<DataPlacement> placement;    // to be chosen before the run; no value: run.offload is the user's choice
+  std::shared_ptr<const PlacedData> placed;  // how it was chosen; null: by the user
   std::optional<std::filesystem::path> save_config;
   std::string config_text;         // for it
   std::vector<GivenOption> given;  // for the report page

@@ -53,8 +53,9 @@ fs::path folder_of(const std::vector<std::string>& operands) {
 // The layout options of train.
 OptionRows layout_rows() {
   OptionRows rows;
-  for (const char* name : {"pp", "tp", "dp", "cp", "ep", "zero", "schedule", "chunks", "cut", "order", "microbatch",
-                           "microbatches", "recompute", "recompute-num-layers"})
+  for (const char* name :
+       {"pp", "tp", "dp", "cp", "ep", "zero", "schedule", "chunks", "cut", "order", "microbatch", "microbatches", "recompute",
+        "recompute-num-layers", "offload", "activation-offload-fraction", "offload-to"})
     if (const OptionSpec* row = find_option(train_option_table(), name)) {
       rows.push_back(*row);
       rows.back().group = "Layout";

@@ -10,6 +10,7 @@
 #include "apps/output/launch_report.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/processes/joined_run.hpp"
+#include "apps/train/place_data.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/parsing.hpp"
@@ -56,6 +57,7 @@ void LayoutRequests::add(StepReport report) {
 
 std::optional<LayoutChange> LayoutRequests::take() {
   auto change = requested();
+  if (!change) change = replaced();
   return change ? std::move(change) : retuned();
 }
 
@@ -128,6 +130,24 @@ std::optional<LayoutChange> LayoutRequests::resized() {
 
 // Changes the layout where the simulation gains more than the share that pays for the change and for errors of measuring. Of
 // those that do, the first one is taken that passes the checks of a request, of its memory among them.
+// Once, after the first steps of a run whose data the program has placed.
+std::optional<LayoutChange> LayoutRequests::replaced() {
+  if (!options_.placed || has_placed_ || measured_.size() < measured_steps) return {};
+  has_placed_ = true;
+  const auto since = std::chrono::steady_clock::now();
+  try {
+    const auto better = corrected_placement(*options_.placed, job_, measured_profile());
+    if (!better) return {};
+    LayoutChange change = check({retune_id, better->arguments});
+    change.text = better->text;
+    change.since = since;
+    return change;
+  } catch (const std::exception& error) {  // the run is sound without it
+    print_over_progress(fmt::format("offload auto: the run keeps its placement: {}", error.what()));
+  }
+  return {};
+}
+
 std::optional<LayoutChange> LayoutRequests::retuned() {
   constexpr CutLimits limits{.seconds = 1, .cuts = 300};
   if (!options_.retune || measured_.size() < measured_steps || steps_ < *options_.retune) return {};

@@ -42,8 +42,8 @@ class LayoutRequests {
 
   // Called after every step, for the simulation of another layout.
   void add(StepReport report);
-  // Returns a layout that has been asked for and passes all checks, or that --retune has found. Answers and prints those
-  // that do not pass. Looks for requests a few times a second, whatever the steps' rate.
+  // Returns a layout that has been asked for and passes all checks, or that --offload auto or --retune has found. Answers and
+  // prints those that do not pass. Looks for requests a few times a second, whatever the steps' rate.
   std::optional<LayoutChange> take();
   // Prints what has become of a request, and answers the command that asked; none did where the id is retune_id.
   static void answer(const std::filesystem::path& folder, const RelayoutAnswer& answer);
@@ -53,6 +53,7 @@ class LayoutRequests {
   std::optional<LayoutChange> answered(const RelayoutRequest& request, std::chrono::steady_clock::time_point since);
   void resize(RelayoutRequest request, int wanted);
   std::optional<LayoutChange> resized();
+  std::optional<LayoutChange> replaced();
   std::optional<LayoutChange> retuned();
   std::optional<LayoutChange> changed_to(const RetunedLayout& found) const;
   Profile measured_profile() const;
@@ -73,6 +74,7 @@ class LayoutRequests {
   std::deque<StepReport> measured_;  // the latest steps
   std::int64_t steps_ = 0;           // since the last search for a layout
   std::chrono::steady_clock::time_point looked_{};
+  bool has_placed_ = false;  // the first steps have shown whether the data's placement is the best one
 };
 
 }  // namespace pipetrain

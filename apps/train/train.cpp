@@ -10,6 +10,7 @@
 #include "apps/processes/joined_run.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/train/open_job.hpp"
+#include "apps/train/place_data.hpp"
 #include "apps/train/successive_layouts.hpp"
 #include "apps/train/training_in_layout.hpp"
 #include "core/error.hpp"
@@ -40,8 +41,10 @@ int dry_run(const TrainOptions& options) {
 
 }  // namespace
 
-int run_train(const TrainOptions& options) {
-  if (!options.processes.leads()) leave_stop_to_first_process();
+int run_train(const TrainOptions& given) {
+  if (!given.processes.leads()) leave_stop_to_first_process();
+  TrainOptions options = given;
+  place_data(options);
   if (options.dry_run) return dry_run(options);
   return SuccessiveLayouts(options).run();
 }

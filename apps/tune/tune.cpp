@@ -106,10 +106,10 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
   if (layout.recompute_layers) line += fmt::format(" --recompute-num-layers {}", *layout.recompute_layers);
   if (request.optimizer.name != OptimizerSettings{}.name) line += fmt::format(" --optimizer {}", request.optimizer.name);
-  if (request.compression.gradients != BlockCode::none && layout.copies() > 1)
-    line += fmt::format(" --compress-gradients {}", name_of(request.compression.gradients));
-  if (request.compression.weights != BlockCode::none && layout.copies() > 1)
-    line += fmt::format(" --compress-weights {}", name_of(request.compression.weights));
+  const Compression compression = layout.compression(request);
+  if (compression.gradients != BlockCode::none) line += fmt::format(" --compress-gradients {}", name_of(compression.gradients));
+  if (compression.hosts > 0) line += fmt::format(" --compress-hosts {}", compression.hosts);
+  if (compression.weights != BlockCode::none) line += fmt::format(" --compress-weights {}", name_of(compression.weights));
   if (request.post_validation) line += " --post-validation on";
   line += fmt::format(" --precision {}", precision_name(request.precision));
   if (request.precision.fp8_blockwise) line += fmt::format(" --fp8-recipe {}", fp8_recipe_name(request.precision));

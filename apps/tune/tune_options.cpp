@@ -162,8 +162,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.precision = read_fp8_recipe(values, read_precision(values, bf16_by_default ? Precision::bf16() : Precision::fp32()));
   check_fp8(values, request);
   if (const auto choice = values.choice("optimizer")) request.optimizer = default_settings(optimizer_names()[*choice]);
-  if (const auto choice = values.choice("compress-gradients")) request.compression.gradients = static_cast<BlockCode>(*choice);
-  if (const auto choice = values.choice("compress-weights")) request.compression.weights = static_cast<BlockCode>(*choice);
+  request.compression = read_compression(values);
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero")) request.zero = static_cast<int>(*zero);
@@ -287,6 +286,7 @@ OptionRows run_rows() {
       shared_option(group, "optimizer"),
       shared_option(group, "zero", {"for each layout the fastest that fits"}),
       shared_option(group, "compress-gradients"),
+      shared_option(group, "compress-hosts"),
       shared_option(group, "compress-weights"),
       shared_option(
           group, "post-validation",

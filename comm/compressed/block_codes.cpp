@@ -131,6 +131,16 @@ void average_block(std::span<float> values, const float* averages, float fresh, 
   for (std::size_t i = 0; i < values.size(); ++i) target[i] = fresh * target[i] + kept * averages[i];
 }
 
+void divide_block(std::span<float> values, const BlockScales& scales) {
+  float* const target = values.data();
+  for (std::size_t i = 0; i < values.size(); ++i) target[i] /= std::sqrt(scales.squares[i] * scales.unbias) + scales.eps;
+}
+
+void multiply_block(std::span<float> values, const BlockScales& scales) {
+  float* const target = values.data();
+  for (std::size_t i = 0; i < values.size(); ++i) target[i] *= std::sqrt(scales.squares[i] * scales.unbias) + scales.eps;
+}
+
 void decode_block(BlockCode code, const std::uint32_t* words, std::span<float> values, Decoding decoding) {
   assert(code != BlockCode::none);
   const float scale = scale_of(words, block_format(code));

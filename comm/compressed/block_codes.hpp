@@ -2,6 +2,7 @@
 // express is kept and added to the next numbers of the same place (Seide et al. 2014, "1-Bit Stochastic Gradient Descent").
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -19,5 +20,15 @@ void decode_block(BlockCode code, const std::uint32_t* words, std::span<float> v
 
 // Makes the values of a block fresh x value + kept x average.
 void average_block(std::span<float> values, const float* averages, float fresh, float kept);
+
+// The sizes of numbers by which they are divided before they are coded: sqrt(unbias x square) + eps.
+struct BlockScales {
+  const float* squares = nullptr;  // of the first number
+  float unbias = 1, eps = 0;
+
+  BlockScales from(std::ptrdiff_t first) const { return {squares + first, unbias, eps}; }
+};
+void divide_block(std::span<float> values, const BlockScales& scales);
+void multiply_block(std::span<float> values, const BlockScales& scales);
 
 }  // namespace pipetrain

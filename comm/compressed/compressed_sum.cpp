@@ -43,17 +43,20 @@ class CompressedSum::Piece {
       const auto values = block(row);
       if (part_.averages != nullptr)
         average_block(values, part_.averages + (values.data() - part_.values), part_.fresh, part_.kept);
+      if (has_scales()) divide_block(values, part_.scales.from(values.data() - part_.values));
       encode_block(code_, values, part_.error + (values.data() - part_.values), words + row * format_.words);
     });
   }
   // received [members, own rows]: adds them in rank order to the own blocks.
   void add(CpuStream& stream, const std::uint32_t* received) const {
     const std::int64_t own = rows_.count(rank_);
+    const bool is_last = part_.sum_error == nullptr;
     for_each_row(stream, own, [&](std::int64_t row) {
       const auto sums = block(rows_.begin(rank_) + row);
       for (int member = 0; member < rows_.ranks(); ++member)
         decode_block(code_, received + (member * own + row) * format_.words, sums,
                      member == 0 ? Decoding::write : Decoding::add);
+      if (is_last && has_scales()) multiply_block(sums, part_.scales.from(sums.data() - part_.values));
     });
   }
   // Encodes the sums of the own blocks.
@@ -65,11 +68,15 @@ class CompressedSum::Piece {
     });
   }
   void decode(CpuStream& stream, const std::uint32_t* words) const {
-    for_each_row(stream, rows_.total(),
-                 [&](std::int64_t row) { decode_block(code_, words + row * format_.words, block(row), Decoding::write); });
+    for_each_row(stream, rows_.total(), [&](std::int64_t row) {
+      const auto sums = block(row);
+      decode_block(code_, words + row * format_.words, sums, Decoding::write);
+      if (has_scales()) multiply_block(sums, part_.scales.from(sums.data() - part_.values));
+    });
   }
 
  private:
+  bool has_scales() const { return part_.scales.squares != nullptr; }
   static RowSplit rows_of(const RowSplit& owners, std::int64_t first) {
     std::vector<std::int64_t> cuts = {0};
     for (int rank = 0; rank < owners.ranks(); ++rank)

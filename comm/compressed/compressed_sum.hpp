@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/compressed/block_code.hpp"
+#include "comm/compressed/block_codes.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"
@@ -24,6 +25,9 @@ struct CompressedPart {
   // The numbers that are summed in place of `values`: fresh x values + kept x averages. Null: the values themselves.
   const float* averages = nullptr;  // [elements]
   float fresh = 1, kept = 0;
+  // The sizes of the numbers: the code and its errors are of the numbers divided by them, the sums of the products. They are
+  // the same in all members. Without squares the numbers are coded as they are.
+  BlockScales scales = {};
 };
 
 // Used by one stream at a time; only enqueues.

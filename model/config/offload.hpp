@@ -17,6 +17,12 @@ struct Offload {
 
   bool any() const { return optimizer || parameters || gradients || activations; }
   bool to_disk() const { return any() && !folder.empty(); }
+  // The largest share of activations that moves; 0: none.
+  double activation_share() const { return activations ? activation_fraction : 0; }
+  void move_activations(double share) {
+    activations = share > 0;
+    if (activations) activation_fraction = share;
+  }
   bool operator==(const Offload&) const = default;
 };
 

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "model/optimizer/learning_rate.hpp"
+
 namespace pipetrain {
 
 // The state that a resumed run needs.
@@ -17,10 +19,15 @@ struct VarianceState {
   bool operator==(const VarianceState&) const = default;
 };
 
+// Returns the applied steps before which a run's moments change in any case: those in which its learning rate warms up, and a
+// sixth of all steps, since moments that are frozen while gradients still become other ones serve the rest of the run badly.
+// With a thirtieth of the bytes after them, a run that freezes then sends a fifth of them.
+std::int64_t least_warm_up(const LearningRate& rate);
+
 // Not thread-safe.
 class VarianceWarmUp {
  public:
-  // least: applied steps before which the moments change in any case, as the learning rate warms up.
+  // least: see least_warm_up().
   VarianceWarmUp(double beta2, std::int64_t least, const VarianceState& state);
 
   const VarianceState& state() const { return state_; }

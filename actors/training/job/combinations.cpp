@@ -42,6 +42,8 @@ struct CombinationTable {
       not_built(one_bit_gradients, zero,
                 "replicas exchange the first moments of all weights in 1 bit, and zero divides them; use zero 0, or int8"),
       excluded(one_bit_gradients, other_optimizer, "1-bit Adam exchanges the first moments of AdamW; use adamw, or int8"),
+      not_built(compression_hosts, zero,
+                "sums of a host whose owners zero divides are not built yet; use zero 0, or leave it out"),
       not_built(one_bit_gradients, post_validation,
                 "updates from first moments that replicas exchanged are not previewed yet; turn it off, or use int8"),
       {compressed_gradients, {}, DeviceKind::cuda, "compressed gradients are not built for GPUs yet; leave it out", true},
@@ -142,6 +144,8 @@ struct CombinationTable {
       not_built(profile, exchanging_braids,
                 "the actions of a braid are not measured separately; leave it out, or profile the schedule dualpipe-v"),
 
+      not_built(chosen_offload, slices,
+                "a step of slices whose data moves is not simulated yet; use slices 1, or say what to offload"),
       excluded(offload_optimizer, whole_matrices,
                "the optimizer steps whole tensors, and offloaded blocks cut them; leave it out"),
       excluded(offload_parameters, whole_matrices,

@@ -167,6 +167,8 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(run.job.compression.gradients == BlockCode::sign, name_of(run.job.compression.gradients));
        }},
+      {compression_hosts, "{compress-hosts}", "compress-hosts",
+       [](const Run& run) { return asked_if(run.job.compression.hosts > 0, std::to_string(run.job.compression.hosts)); }},
       {compressed_weights, "{compress-weights}", "compress-weights",
        [](const Run& run) {
          return asked_if(run.job.compression.weights != BlockCode::none, name_of(run.job.compression.weights));
@@ -188,6 +190,7 @@ struct FeatureTable {
        [](const Run& run) { return asked_if(run.job.offload.parameters, to_string(run.job.offload)); }},
       {offload_activations, "{offload activations}", "offload",
        [](const Run& run) { return asked_if(run.job.offload.activations, to_string(run.job.offload)); }},
+      {chosen_offload, "{offload auto}"},
       {whole_matrices, "optimizers of whole tensors", "optimizer",
        [](const Run& run) {
          return asked_if(make_optimizer(run.job.optimizer)->granularity() == Granularity::matrix, run.job.optimizer.name);

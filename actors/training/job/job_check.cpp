@@ -94,6 +94,17 @@ void check_offloaded_gradients(const TrainJob& job) {
                              job.config.kv_heads, job.layout.tp, job.config.kv_heads));
 }
 
+void check_compression_hosts(const TrainJob& job) {
+  const int hosts = job.compression.hosts, copies = weight_copies(job.mesh_shape());
+  if (hosts == 0) return;
+  if (job.compression.gradients == BlockCode::none)
+    refuse_setting("compress-hosts", std::to_string(hosts),
+                   "says where gradients are compressed; give compress-gradients too, or leave it out");
+  if (copies % hosts != 0)
+    refuse_setting("compress-hosts", std::to_string(hosts),
+                   fmt::format("the {} replicas cannot be as many on each host; use a number that divides them", copies));
+}
+
 void check_sequence(const TrainJob& job) {
   const std::int64_t sequence = job.dataset->sequence_length(), chunks = sequence_chunks(job);
   const int slices = job.layout.slices, cp = job.layout.cp;
@@ -131,6 +142,7 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
   check_fp8_sizes(job);
   check_recompute_layers(job);
   check_offloaded_gradients(job);
+  check_compression_hosts(job);
   check_sequence(job);
 }
 

@@ -22,8 +22,9 @@ LearningRate LearningRateSettings::over(std::int64_t total_steps) const {
 
 std::string compression_text(const JobSettings& job) {
   if (job.compression.gradients == BlockCode::none) return {};
-  return fmt::format("{} over {} replicas, zero {}", name_of(job.compression.gradients), weight_copies(job.mesh_shape()),
-                     job.zero.stage);
+  const int hosts = job.compression.hosts;
+  return fmt::format("{} over {} replicas{}, zero {}", name_of(job.compression.gradients), weight_copies(job.mesh_shape()),
+                     hosts > 0 ? fmt::format(" on {} hosts", hosts) : "", job.zero.stage);
 }
 
 }  // namespace pipetrain

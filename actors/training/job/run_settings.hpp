@@ -171,6 +171,9 @@ enum class Elastic {
 struct Compression {
   BlockCode gradients = BlockCode::none;  // of matrices, with error feedback
   BlockCode weights = BlockCode::none;    // that replicas divide, of matrices; not `sign`
+  // The hosts of the ranks that have the same weights, each with as many of them in a row: within a host gradients are summed
+  // in fp32, and sums travel between hosts in few bits. 0: all travel in few bits.
+  int hosts = 0;
 };
 
 // The settings that a TrainJob takes over unchanged.

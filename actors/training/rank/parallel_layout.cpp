@@ -51,7 +51,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       reach_(world_, planned),
       cuts_(mesh()),
       passes_copies_(job.keeps_copies && loses_states_with_process(planned_mesh(mesh(), planned), divides_states(job))) {
-  make_groups(job.config.shares_table());
+  make_groups(job.config.shares_table(), job.compression.hosts);
   if (passes_copies_ && channel) make_buddy_group(channel->control());
 }
 
@@ -63,13 +63,28 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
   }
 }
 
-void ParallelLayout::make_groups(bool tied) {
+void ParallelLayout::make_host_groups(const std::vector<int>& copies, int hosts) {
+  const auto count = copies.size() / static_cast<std::size_t>(hosts);  // of a host
+  for (std::size_t first = 0; first < copies.size(); first += count) {
+    const auto begin = copies.begin() + static_cast<std::ptrdiff_t>(first);
+    connect({begin, begin + static_cast<std::ptrdiff_t>(count)}, &RankGroups::within_host, GroupUse::overlaps_compute);
+  }
+  for (std::size_t at = 0; at < count; ++at) {
+    std::vector<int> members;
+    for (std::size_t copy = at; copy < copies.size(); copy += count) members.push_back(copies[copy]);
+    connect(members, &RankGroups::between_hosts, GroupUse::overlaps_compute);
+  }
+}
+
+void ParallelLayout::make_groups(bool tied, int hosts) {
   // The collectives of one action of a braid run while the other action computes.
   const GroupUse use = has_braids(plan()) ? GroupUse::overlaps_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::overlaps_compute);
   for (const auto& members : mesh().groups({Axis::dp, Axis::cp, Axis::ep}))
     connect(members, &RankGroups::data, GroupUse::overlaps_compute);
+  if (hosts > 0)
+    for (const auto& members : mesh().groups({Axis::dp, Axis::cp, Axis::ep})) make_host_groups(members, hosts);
   if (mesh().shape().ep > 1) {
     for (const auto& members : mesh().groups({Axis::ep})) connect(members, &RankGroups::experts, use);
     for (const auto& members : mesh().groups({Axis::dp, Axis::cp}))

@@ -63,7 +63,9 @@ class ParallelLayout {
   std::vector<TokenSource::Receiver> receivers(StageId id) const;
 
  private:
-  void make_groups(bool tied);
+  // hosts: see Compression.
+  void make_groups(bool tied, int hosts);
+  void make_host_groups(const std::vector<int>& copies, int hosts);
   void make_buddy_group(const ControlPlane& control);
   // Gives this process's members their handles of a new group.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);

@@ -28,11 +28,12 @@ struct RankGroups {
   std::shared_ptr<Group> data;         // the ranks of all replicas that have the same weights: see weight_copies()
   std::shared_ptr<Group> experts;      // the ranks of the stage that together have all experts, in their order
   std::shared_ptr<Group> expert_data;  // the ranks of all replicas that have the same experts: see expert_copies()
-  std::shared_ptr<Group> tied;         // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
+  std::shared_ptr<Group> within_host, between_hosts;  // parts of `data`, see Compression::hosts
+  std::shared_ptr<Group> tied;  // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 
   // Ends the collectives of all groups with this failure. Thread-safe.
   void abort(const std::exception_ptr& cause) const {
-    for (const auto& group : {tensor, context, data, experts, expert_data, tied})
+    for (const auto& group : {tensor, context, data, experts, expert_data, within_host, between_hosts, tied})
       if (group) group->abort(cause);
   }
 };

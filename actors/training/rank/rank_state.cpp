@@ -97,7 +97,7 @@ void RankState::begin_step(const StepInfo& step) {
   const bool compresses = setup_.compression.gradients != BlockCode::none;
   if (compresses && snapshot_) snapshot_->protect(ops_.stream());
   if (compresses && copier_) copier_->protect(ops_.stream());
-  for (const auto& group : storages_.trained()) group->storage.begin_step(step);
+  for (const auto& group : storages_.trained()) group->storage.begin_step(step, applied_steps_);
 }
 
 void RankState::start_reduction(const Tensor& grads) {

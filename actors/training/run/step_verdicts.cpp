@@ -30,7 +30,7 @@ StepVerdicts::StepVerdicts(const ParallelLayout& layout, const TrainJob& job)
       loss_scale_(job.loss_scale.dynamic && job.initial.loss_scale ? LossScale(job.loss_scale, *job.initial.loss_scale)
                                                                    : LossScale(job.loss_scale)) {
   if (job.compression.gradients == BlockCode::sign)
-    variance_.emplace(job.optimizer.beta2, job.learning_rate.warmup_steps, job.initial.variance.value_or(VarianceState{}));
+    variance_.emplace(job.optimizer.beta2, least_warm_up(job.learning_rate), job.initial.variance.value_or(VarianceState{}));
 }
 
 std::optional<VarianceState> StepVerdicts::variance_state() const {
@@ -42,7 +42,7 @@ std::optional<LossScaleState> StepVerdicts::loss_scale_state() const {
 }
 
 void StepVerdicts::restore(const std::optional<LossScaleState>& state, const std::optional<VarianceState>& variance) {
-  if (variance_) variance_.emplace(job_.optimizer.beta2, job_.learning_rate.warmup_steps, variance.value_or(VarianceState{}));
+  if (variance_) variance_.emplace(job_.optimizer.beta2, least_warm_up(job_.learning_rate), variance.value_or(VarianceState{}));
   if (loss_scale_.is_dynamic()) loss_scale_ = state ? LossScale(job_.loss_scale, *state) : LossScale(job_.loss_scale);
 }
 

@@ -26,7 +26,7 @@ void ParameterStorage::make_optimizer_storage(Ops& ops) {
   const Precision& precision = setup_.places.precision;
   const std::string name = to_string(setup_.rank);
   ResidentOptimizer::Setup setup{*setup_.device, ops, *optimizer_, setup_.optimizer.name, places_, precision, offload, name};
-  if (averages()) setup.averaged = CompressedTensors(places_, setup_.compression).weights();
+  if (setup_.compression.averages()) setup.averaged = CompressedTensors(places_, setup_.compression).weights();
   if (optimizer_->granularity() == Granularity::matrix) {
     tensor_states_.emplace(*optimizer_, places_, setup_.places.previews);
     optimizer_storage_ = std::make_unique<WholeTensorOptimizer>(setup, *tensor_states_, setup_.tp);
@@ -179,8 +179,9 @@ HeldState ParameterStorage::held_state(const std::string& state, const TensorSta
   return piece;
 }
 
-void ParameterStorage::begin_step(const StepInfo& step) {
-  if (averages()) gradients_->compressed()->begin_step(step, optimizer_storage_->on_device("exp_avg"));
+void ParameterStorage::begin_step(const StepInfo& step, std::int64_t applied) {
+  const auto states = [this](const std::string& state) { return optimizer_storage_->on_device(state); };
+  if (CompressedGradients* const sums = gradients_->compressed()) sums->begin_step(stream_, step, states, applied);
   gradients_->begin_step();
   weights_->begin_step(step.kind);
   if (!step.evaluates()) optimizer_storage_->begin_step();

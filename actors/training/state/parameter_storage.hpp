@@ -50,8 +50,8 @@ class ParameterStorage {
   // values that it has read.
   const float* restore(const float* values);
 
-  // Before a step's first action.
-  void begin_step(const StepInfo& step);
+  // Before a step's first action. applied: the optimizer's steps so far.
+  void begin_step(const StepInfo& step, std::int64_t applied);
   // Gives operations the weights that step() would make, without changing the state that the rank keeps: step() with
   // the same numbers makes the same weights, and restore() undoes the preview.
   void preview(const OptimizerStep& step) { optimizer_storage_->preview(gradients_->arena(), step); }
@@ -71,7 +71,6 @@ class ParameterStorage {
   void make_optimizer_storage(Ops& ops);
   void make_gradients(Ops& ops);
   void make_weights();
-  bool averages() const { return setup_.compression.code == BlockCode::sign && setup_.replicas; }
   std::vector<std::string> states() const;  // the weights, and those of the optimizer
   // Returns the parts of a state that this rank holds.
   std::vector<TensorStates::Part> parts_of(const std::string& state) const;

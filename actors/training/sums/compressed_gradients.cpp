@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "actors/ranks/load_weights.hpp"
+#include "actors/training/sums/frozen_moments.hpp"
 #include "core/error.hpp"
 #include "model/parameters/arena_views.hpp"
+#include "ops/update.hpp"
 
 namespace pipetrain {
 namespace {
@@ -41,7 +43,16 @@ void CompressedTensors::add(std::size_t index) {
   const auto elements = static_cast<std::size_t>(parameter.local.elements());
   const auto block = static_cast<std::size_t>(block_format(setup_.code).elements);
   const std::int64_t blocks = blocks_of(setup_.code, parameter.local.elements());
-  Compressed tensor{index, {parameter.grad_offset, parameter.grad_offset + elements}, RowSplit(blocks, setup_.replicas), {}};
+  const auto element_of = [&](std::int64_t at) { return std::min(elements, static_cast<std::size_t>(at) * block); };
+  const RowSplit shares(blocks, setup_.sharers());
+  const int sharer = setup_.replica % setup_.sharers();
+  std::vector<std::int64_t> cuts = {0};
+  for (int rank = 0; rank < shares.ranks(); ++rank) cuts.push_back(static_cast<std::int64_t>(element_of(shares.end(rank))));
+  Compressed tensor{.parameter = index,
+                    .grads = {parameter.grad_offset, parameter.grad_offset + elements},
+                    .shares = RowSplit(std::move(cuts)),
+                    .share = {element_of(shares.begin(sharer)), element_of(shares.end(sharer))},
+                    .owners = RowSplit(shares.count(sharer), setup_.parties())};
   if (places_.is_sharded()) {
     const ShardUnit& unit = places_.units()[places_.unit_of(parameter)];
     std::vector<std::int64_t> cuts;
@@ -51,15 +62,15 @@ void CompressedTensors::add(std::size_t index) {
     }
     tensor.owners = RowSplit(std::move(cuts));
   }
-  tensor.own.begin = std::min(elements, static_cast<std::size_t>(tensor.owners.begin(setup_.replica)) * block);
-  tensor.own.end = std::min(elements, static_cast<std::size_t>(tensor.owners.end(setup_.replica)) * block);
-  tensor.error = std::exchange(errors_, errors_ + elements);
+  const std::int64_t first = shares.begin(sharer);
+  tensor.own = {element_of(first + tensor.owners.begin(setup_.party())), element_of(first + tensor.owners.end(setup_.party()))};
+  tensor.error = std::exchange(errors_, errors_ + tensor.share.size());
   tensor.sum_error = std::exchange(errors_, errors_ + (compresses_sums() ? tensor.own.size() : 0));
   tensors_.push_back(std::move(tensor));
 }
 
 std::size_t CompressedTensors::bytes() const {
-  return align_up(std::max<std::size_t>(errors_, 1) * sizeof(float)) + CompressedSum::bytes(setup_.code, setup_.replicas);
+  return align_up(std::max<std::size_t>(errors_, 1) * sizeof(float)) + CompressedSum::bytes(setup_.code, setup_.parties());
 }
 
 // A tied copy that is stored once has the range of the embedding.
@@ -75,20 +86,38 @@ std::vector<Region> CompressedTensors::weights() const {
 }
 
 CompressedGradients::CompressedGradients(const StatePlaces& places, const CompressedTensors::Setup& setup, Device& device,
-                                         std::shared_ptr<Group> group, const std::string& rank)
+                                         std::shared_ptr<Group> replicas, const std::string& rank)
     : tensors_(places, setup),
+      within_(setup.groups.within),
       memory_(device.allocate(align_up(std::max<std::size_t>(tensors_.errors(), 1) * sizeof(float)),
                               rank + ": errors of compressed gradients")),
-      sum_(device, std::move(group), setup.code, rank) {}
+      sum_(device, setup.hosts > 0 ? setup.groups.between : std::move(replicas), setup.code, rank) {}
 
 SumOverReplicas CompressedGradients::over(const Tensor& arena, SumOverReplicas others) {
   return [this, arena, others = std::move(others)](Stream& stream, const Tensor& part) { sum(stream, arena, part, others); };
 }
 
-void CompressedGradients::begin_step(const StepInfo& step, const float* first_moments) {
-  if (step.evaluates()) return;
-  first_moments_ = step.frozen_after > 0 ? first_moments : nullptr;
+void CompressedGradients::begin_step(Stream& stream, const StepInfo& step, const StateArrays& states, std::int64_t applied) {
+  if (step.evaluates() || !tensors_.setup().averages()) return;
+  moments_ = {};
+  if (step.frozen_after > 0) moments_ = {states("exp_avg"), states("exp_avg_sq")};
+  frozen_after_ = step.frozen_after;
   loss_scale_ = static_cast<float>(step.loss_scale);
+  if (moments_.first != nullptr) settle_variances(stream, applied == frozen_after_);
+}
+
+// A tied table that is stored once has its moments once.
+void CompressedGradients::settle_variances(Stream& stream, bool are_new) const {
+  const CompressedTensors::Setup& setup = tensors_.setup();
+  const FrozenAdam adam{setup.beta1, setup.beta2, setup.eps, frozen_after_};
+  for (const Region& tensor : tensors_.weights()) {
+    const TensorMoments moments{moments_.first + tensor.begin, moments_.second + tensor.begin, tensor.size()};
+    if (are_new) {
+      raise_least(cpu_stream(stream), moments);
+    } else {
+      follow_gradients(cpu_stream(stream), moments, adam);
+    }
+  }
 }
 
 void CompressedGradients::clear(Stream& stream) {
@@ -98,22 +127,32 @@ void CompressedGradients::clear(Stream& stream) {
 // Both gradients of a tied table are added later, so that only one of their sums has the first moment.
 CompressedPart CompressedGradients::part_of(const CompressedTensors::Compressed& tensor, const Tensor& arena) {
   auto* const errors = static_cast<float*>(memory_.data());
-  CompressedPart part{.values = arena.as<float>() + tensor.grads.begin,
-                      .elements = static_cast<std::int64_t>(tensor.grads.size()),
+  CompressedPart part{.values = arena.as<float>() + tensor.grads.begin + tensor.share.begin,
+                      .elements = static_cast<std::int64_t>(tensor.share.size()),
                       .error = errors + tensor.error,
                       .sum_error = tensors_.compresses_sums() ? errors + tensor.sum_error : nullptr,
                       .owners = tensor.owners};
-  if (first_moments_ == nullptr) return part;
+  if (moments_.first == nullptr) return part;
   const Parameter& parameter = tensors_.layout().parameters[tensor.parameter];
-  const float beta1 = tensors_.setup().beta1;
-  part.averages = first_moments_ + parameter.offset;
-  part.fresh = 1 - beta1;
-  part.kept = parameter.tied_copy ? 0 : beta1 * loss_scale_ / static_cast<float>(tensors_.setup().replicas);
+  const CompressedTensors::Setup& setup = tensors_.setup();
+  const std::size_t begin = parameter.offset + tensor.share.begin;
+  part.averages = moments_.first + begin;
+  part.fresh = 1 - setup.beta1;
+  part.kept = parameter.tied_copy ? 0 : setup.beta1 * loss_scale_ / static_cast<float>(setup.parties());
+  part.scales = {moments_.second + begin, adam_correction(setup.beta2, frozen_after_), setup.eps};
   return part;
 }
 
+void CompressedGradients::sum_tensor(Stream& stream, const CompressedTensors::Compressed& tensor, const Tensor& arena) {
+  const Tensor whole = span(arena, tensor.grads.begin, tensor.grads.size());
+  const Tensor share = span(whole, tensor.share.begin, tensor.share.size());
+  if (within_) within_->reduce_scatter(stream, whole, share, tensor.shares);
+  sum_.sum(stream, part_of(tensor, arena));
+  if (within_) within_->all_gather(stream, share, whole, tensor.shares);
+}
+
 void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others) {
-  if (tensors_.setup().code == BlockCode::sign && first_moments_ == nullptr) return others(stream, part);
+  if (tensors_.setup().code == BlockCode::sign && moments_.first == nullptr) return others(stream, part);
   auto reached = static_cast<std::size_t>(part.as<float>() - arena.as<float>());
   const std::size_t end = reached + static_cast<std::size_t>(part.elements());
   const auto sum_others_until = [&](std::size_t until) {
@@ -124,7 +163,7 @@ void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor&
     if (tensor.grads.begin < reached || tensor.grads.end > end)
       throw Error(ErrorKind::internal, "a part of a compressed tensor's gradient cannot be summed");
     sum_others_until(tensor.grads.begin);
-    sum_.sum(stream, part_of(tensor, arena));
+    sum_tensor(stream, tensor, arena);
     reached = tensor.grads.end;
   }
   sum_others_until(end);
@@ -132,12 +171,13 @@ void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor&
 
 std::vector<CompressedGradients::Errors> CompressedGradients::errors() const {
   auto* const memory = static_cast<float*>(memory_.data());
-  const std::string replica = "." + std::to_string(tensors_.setup().replica);
+  const std::string party = "." + std::to_string(tensors_.setup().party());
   std::vector<Errors> errors;
   for (const CompressedTensors::Compressed& tensor : tensors_.all()) {
     const Parameter& parameter = tensors_.layout().parameters[tensor.parameter];
-    errors.push_back(
-        {name_of(own_errors, parameter) + replica, {tensor.parameter, 0, tensor.grads.size()}, memory + tensor.error});
+    errors.push_back({name_of(own_errors, parameter) + party,
+                      {tensor.parameter, tensor.share.begin, tensor.share.end},
+                      memory + tensor.error});
     if (tensors_.compresses_sums() && tensor.own.size() > 0)
       errors.push_back(
           {name_of(sum_errors, parameter), {tensor.parameter, tensor.own.begin, tensor.own.end}, memory + tensor.sum_error});

@@ -5,9 +5,13 @@
 // Matrices are compressed, other than tables of positions and those that tensor-parallel ranks each hold in full, whose sums
 // are not complete yet; everything else is summed in fp32. Blocks begin with each tensor's slice, so that sums do not depend on
 // the layout of stages, nor on how they are divided into calls.
+//
+// Where the replicas are on several hosts, those of a host first sum a tensor in fp32, each a share of its blocks. The sums of
+// a share are then compressed between the hosts, and return to all replicas of a host in fp32.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,14 +25,29 @@
 
 namespace pipetrain {
 
+// The groups of a compressed sum.
+struct CompressionGroups {
+  std::shared_ptr<Group> between;  // its members, which send each other few bits
+  std::shared_ptr<Group> within;   // the ranks of a host that divide its work; null: each works alone
+};
+
 // The tensors of a rank that are compressed, and the places of their errors. Immutable, hence thread-safe.
 class CompressedTensors {
  public:
   struct Setup {
     BlockCode code = BlockCode::none;
-    int replicas = 1, replica = 0;  // that have the same weights
-    int tensor_parallel = 1;        // ranks
-    float beta1 = 0;                // of AdamW
+    int replicas = 1, replica = 0;        // that have the same weights
+    int tensor_parallel = 1;              // ranks
+    float beta1 = 0, beta2 = 0, eps = 0;  // of AdamW
+    int hosts = 0;                        // see Compression
+    CompressionGroups groups = {};        // where the replicas are on several hosts; else empty
+
+    // The members of a compressed sum, and those that share its work on a host.
+    int parties() const { return hosts > 0 ? hosts : replicas; }
+    int sharers() const { return replicas / parties(); }
+    int party() const { return replica / sharers(); }
+    // True where the sums become first moments of AdamW.
+    bool averages() const { return code == BlockCode::sign && replicas > 1; }
   };
   // The places must outlive it.
   CompressedTensors(const StatePlaces& places, const Setup& setup);
@@ -36,7 +55,9 @@ class CompressedTensors {
   struct Compressed {
     std::size_t parameter = 0;             // in the layout
     Region grads;                          // in the gradient arena
-    RowSplit owners;                       // of its blocks
+    RowSplit shares;                       // of its elements, over the replicas of a host: whole blocks
+    Region share;                          // the elements of this replica
+    RowSplit owners;                       // of the share's blocks
     Region own;                            // the elements whose sums this replica owns
     std::size_t error = 0, sum_error = 0;  // first elements of its errors
   };
@@ -59,11 +80,19 @@ class CompressedTensors {
   std::size_t errors_ = 0;
 };
 
+// Those of AdamW, in arenas with the offsets of the weights.
+struct AdamMoments {
+  const float* first = nullptr;
+  float* second = nullptr;
+};
+// Returns the array of a state of the optimizer, by its name.
+using StateArrays = std::function<float*(const std::string& state)>;
+
 class CompressedGradients {
  public:
   // The references must outlive it. Throws Error(out_of_memory).
   CompressedGradients(const StatePlaces& places, const CompressedTensors::Setup& setup, Device& device,
-                      std::shared_ptr<Group> group, const std::string& rank);
+                      std::shared_ptr<Group> replicas, const std::string& rank);
 
   // Returns a sum that compresses those tensors, which a call has whole, and leaves the rest to `others`. arena: of the
   // gradients.
@@ -71,8 +100,11 @@ class CompressedGradients {
   // BlockCode::sign alone, before a step. Until second moments are frozen, sums are of gradients, in fp32. From then
   // on, with the first moments of AdamW, in an arena with the offsets of the weights, the sum of a tensor is its new first
   // moment, beta1 x moment + (1 - beta1) x the sum of gradients, with the step's loss scale as a factor; each replica
-  // contributes its share of both (Tang et al. 2021, "1-bit Adam").
-  void begin_step(const StepInfo& step, const float* first_moments);
+  // contributes its share of both (Tang et al. 2021, "1-bit Adam"). Signs and errors are of these numbers divided by the roots
+  // of the second moments: so a sign moves each weight of a block equally far, as Adam does, where first moments
+  // themselves would move those with small gradients much too far. Second moments then change as frozen_moments.hpp says.
+  // applied: the optimizer's steps so far. Only enqueues.
+  void begin_step(Stream& stream, const StepInfo& step, const StateArrays& states, std::int64_t applied);
   // Makes all errors zero.
   void clear(Stream& stream);
 
@@ -89,11 +121,15 @@ class CompressedGradients {
 
  private:
   void sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others);
+  void settle_variances(Stream& stream, bool are_new) const;
+  void sum_tensor(Stream& stream, const CompressedTensors::Compressed& tensor, const Tensor& arena);
   CompressedPart part_of(const CompressedTensors::Compressed& tensor, const Tensor& arena);
 
   CompressedTensors tensors_;
-  const float* first_moments_ = nullptr;  // null: sums are of gradients
+  AdamMoments moments_;            // without: sums are of gradients
+  std::int64_t frozen_after_ = 0;  // see StepInfo
   float loss_scale_ = 1;
+  std::shared_ptr<Group> within_;
   Buffer memory_;
   CompressedSum sum_;
 };

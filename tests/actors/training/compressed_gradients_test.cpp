@@ -93,8 +93,11 @@ TEST_CASE("compressed gradients stay near those of fp32, and are others", "[comp
     const RunRecord expected = run(plain_job(layout, code), 20), compressed = run(compressed_job(layout, code), 20);
     INFO(to_string(layout) << ", " << name_of(code));
     CHECK((compressed.weights != expected.weights));
-    if (code == BlockCode::sign) {  // the frozen second moments make another optimizer of it
-      CHECK(compressed.loss.back() < 1.02 * expected.loss.back());
+    if (code == BlockCode::sign) {
+      // Gradients of a few samples are alike from step to step, and AdamW takes longer steps for these than for noise, which
+      // frozen second moments assume.
+      CHECK(compressed.loss.back() < 1.15 * expected.loss.back());
+      CHECK(compressed.loss.back() < 0.9 * compressed.loss.front());
       continue;
     }
     for (std::size_t step = 0; step < expected.loss.size(); ++step)
@@ -119,6 +122,46 @@ TEST_CASE("a run with compressed gradients resumes from a checkpoint to the bit,
       CHECK((run(job, 2).weights == whole.weights));
     }
   }
+}
+
+TEST_CASE("gradients that are compressed between hosts alone have the same bits over stages, schedules and a resume",
+          "[compress]") {
+  for (const auto& [code, steps] : {std::pair(BlockCode::int8, 3), std::pair(BlockCode::sign, 14)}) {
+    const auto job = [code = code](Layout layout) {
+      layout.dp = 4;
+      TrainJob own = compressed_job(layout, code, true);
+      own.compression.hosts = 2;
+      return own;
+    };
+    const RunRecord expected = run(job({1, 1, 4, 1}), steps);
+    CHECK(expected.loss.back() < expected.loss.front());
+    TrainJob flat = job({1, 1, 4, 1});
+    flat.compression.hosts = 0;
+    CHECK((run(flat, steps).weights != expected.weights));
+    flat.compression.hosts = 4;  // one replica on each
+    CHECK((run(flat, steps) == run(compressed_job({1, 1, 4, 1}, code, true), steps)));
+    for (const Layout& layout : {Layout{2, 1, 4, 1, "zb-v", 2}, Layout{4, 1, 4, 1, "zb-h1"}})
+      CHECK((run(job(layout), steps) == expected));
+    const TempFolder folder;
+    Trainer first(job({2, 1, 4, 1}));
+    for (int step = 1; step < steps; ++step) first.step();
+    first.start_checkpoint(folder.path()).get();
+    const TrainJob continued = continued_job(checkpoint_path(folder.path(), steps - 1), job({1, 1, 4, 1}));
+    CHECK((run(continued, 1).weights == expected.weights));
+  }
+}
+
+TEST_CASE("replicas on several hosts keep errors of their shares alone, and are as many on each", "[compress]") {
+  TrainJob job = compressed_job({1, 1, 4, 1}, BlockCode::int8);
+  const auto gradients = [](const TrainJob& of) { return estimate_job(of).devices.front().use.gradients; };
+  const std::size_t flat = gradients(job);
+  job.compression.hosts = 2;
+  CHECK(gradients(job) < flat);
+  CHECK(compression_text(job) == "int8 over 4 replicas on 2 hosts, zero 0");
+  job.compression.hosts = 3;
+  CHECK_THROWS_WITH(estimate_job(job), Catch::Matchers::Contains("cannot be as many on each host"));
+  job.compression = {.hosts = 2};
+  CHECK_THROWS_WITH(estimate_job(job), Catch::Matchers::Contains("give compress-gradients too"));
 }
 
 TEST_CASE("the errors of compressed gradients count as memory of gradients", "[compress]") {

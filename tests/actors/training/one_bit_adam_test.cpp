@@ -1,5 +1,5 @@
-// Steps of 1-bit Adam by the product's sums and updates, against the algorithm of Tang et al. 2021, written down one number
-// after the other in double precision.
+// Steps of 1-bit Adam by the product's sums and updates, against the algorithm of Tang et al. 2021 with signs of moments that
+// are divided by the roots of their variances, written down one number after the other in double precision.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -54,23 +54,25 @@ Doubles signs_of(const Doubles& values, Doubles& error) {
 
 class SequentialAdam {
  public:
-  explicit SequentialAdam(const Numbers& weights) : weights_(weights.begin(), weights.end()) {}
+  explicit SequentialAdam(const Numbers& weights) : weights_(weights.begin(), weights.end()) {
+    for (std::size_t i = 0; i < count; ++i)
+      roots_[i] = std::sqrt(variances_[i] / (1 - std::pow(double{beta2}, frozen_after))) + eps;
+  }
 
   void step(const std::vector<Numbers>& grads, std::int64_t number, double clip) {
     Doubles sum(count, 0);
     for (std::size_t member = 0; member < members; ++member) {
       Doubles own(count);
       for (std::size_t i = 0; i < count; ++i)
-        own[i] = double{beta1} * moments_[i] / members + (1 - double{beta1}) * grads[member][i];
+        own[i] = (double{beta1} * moments_[i] / members + (1 - double{beta1}) * grads[member][i]) / roots_[i];
       const Doubles sent = signs_of(own, errors_[member]);
       for (std::size_t i = 0; i < count; ++i) sum[i] += sent[i];
     }
     moments_ = signs_of(sum, sum_error_);
     for (std::size_t i = 0; i < count; ++i) {
-      moments_[i] *= clip;
-      const double m = moments_[i] / (1 - std::pow(double{beta1}, number)),
-                   v = variances_[i] / (1 - std::pow(double{beta2}, frozen_after));
-      weights_[i] -= lr * (m / (std::sqrt(v) + eps) + decay * weights_[i]);
+      moments_[i] *= clip * roots_[i];
+      const double m = moments_[i] / (1 - std::pow(double{beta1}, number));
+      weights_[i] -= lr * (m / roots_[i] + decay * weights_[i]);
     }
   }
   const Doubles& weights() const { return weights_; }
@@ -78,6 +80,7 @@ class SequentialAdam {
  private:
   Doubles weights_, moments_ = Doubles(count), sum_error_ = Doubles(count);
   Numbers variances_ = drawn_variances();
+  Doubles roots_ = Doubles(count);
   std::vector<Doubles> errors_ = std::vector<Doubles>(members, Doubles(count));
 };
 
@@ -113,7 +116,8 @@ TEST_CASE("replicas that exchange first moments in 1 bit follow 1-bit Adam in do
       AdamReplica& own = replicas[i];
       own.sum->sum(*own.stream,
                    {grads[i].data(), elements, own.error.data(), own.sum_error.data(),
-                    RowSplit(blocks_of(BlockCode::sign, elements), members), own.moments.data(), 1 - beta1, beta1 / members});
+                    RowSplit(blocks_of(BlockCode::sign, elements), members), own.moments.data(), 1 - beta1, beta1 / members,
+                    BlockScales{own.variances.data(), adam_correction(beta2, frozen_after), eps}});
       const AdamW rule{lr, beta1, beta2, eps, decay, step, clip};
       own.ops->update({.weight = tensor_of(own.weights),
                        .grad = tensor_of(grads[i]),

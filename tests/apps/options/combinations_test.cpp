@@ -138,6 +138,7 @@ std::vector<RefusedCommand> compression_commands() {
       {compressed_gradients, expert_parallel, {train, "--dp 2 --ep 2 --compress-gradients int8"}},
       {compressed_gradients, scaled_loss, {train, "--dp 2 --precision fp16 --compress-gradients int8"}},
       {one_bit_gradients, zero, {train, "--dp 2 --zero 1 --compress-gradients 1bit"}},
+      {compression_hosts, zero, {train, "--dp 4 --zero 1 --compress-gradients int8 --compress-hosts 2"}},
       {one_bit_gradients, other_optimizer, {train, "--dp 2 --optimizer lion --compress-gradients 1bit"}},
       {one_bit_gradients,
        post_validation,
@@ -199,6 +200,7 @@ std::vector<RefusedCommand> optimizer_and_attention_commands(const CombinationFi
   using enum Command::Kind;
   const std::string disk = " --offload-to " + files.folder.path().string();
   return {
+      {chosen_offload, slices, {train, "--offload auto --slices 2" + disk}},
       {offload_optimizer, whole_matrices, {train, "--optimizer muon --offload optimizer" + disk}},
       {offload_parameters, whole_matrices, {train, "--optimizer adafactor --offload parameters" + disk}},
       {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},

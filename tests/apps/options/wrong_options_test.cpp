@@ -100,6 +100,11 @@ TEST_CASE("options and values of later are errors that say so") {
                StartsWith("--activation-offload-fraction"));
   CHECK(option_error({"--offload", "parameters,gradients", "--dp", "2", "--zero", "1"}, {}, {4, 8}) == "no error");
   CHECK_THAT(option_error({"--offload-to", "/tmp"}), StartsWith("--offload-to /tmp: there is nothing to put there"));
+  CHECK_THAT(option_error({"--offload", "auto", "--device", "cpu"}), StartsWith("--offload auto: needs a disk"));
+  CHECK_THAT(option_error({"--offload", "auto", "--offload-to", "/tmp", "--activation-offload-fraction", "0.5"}),
+             StartsWith("--activation-offload-fraction 0.5: is chosen by --offload auto"));
+  CHECK_THAT(option_error({"--memory", "8"}), StartsWith("--memory 8: bounds the choice of --offload auto"));
+  CHECK(option_error({"--offload", "auto", "--offload-to", "/tmp", "--memory", "8", "--device", "cpu"}) == "no error");
   CHECK(option_error({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK(option_error({"--post-validation", "on"}) == "no error");
   CHECK_THAT(option_error({"--post-validation", "on", "--record", "run.rec"}),

@@ -135,3 +135,21 @@ TEST_CASE("a model of ten times what memory has room for without trains with all
   REQUIRE(got.size() == 4);
   CHECK(got[2] < got[0]);
 }
+
+TEST_CASE("--offload auto places data on a disk where memory is short, changes no number, and refuses what fits nowhere") {
+  const TempFolder folder;
+  const std::string work = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatches 2 --steps 2 ";
+  const auto placed = [&](const std::string& memory) {
+    return work + "--offload auto --offload-to " + folder.path().string() + (memory.empty() ? "" : " --memory " + memory);
+  };
+  const std::string metrics = (folder.path() / "metrics.jsonl").string(), plain = (folder.path() / "plain.jsonl").string();
+  succeeded(work + "--metrics " + plain);
+  const Result roomy = succeeded(placed("") + " --dry-run");
+  CHECK_THAT(roomy.err, Contains("offload auto: none, of 8 placements"));
+  const Result narrow = succeeded(placed("0.007") + " --metrics " + metrics);
+  CHECK_THAT(narrow.err, Contains("offload auto: ") && !Contains("offload auto: none"));
+  CHECK(numbers(metrics) == numbers(plain));
+  const Result none = run(placed("0.001"));
+  CHECK(none.status == 1);
+  CHECK_THAT(none.err, StartsWith("pipetrain: error: offload auto: no placement of the run's data fits"));
+}

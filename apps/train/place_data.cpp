@@ -1,0 +1,157 @@
+#include "apps/train/place_data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/training/run/make_train_job.hpp"
+#include "core/buffer.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+#include "files/direct_file.hpp"
+#include "model/costs.hpp"
+#include "model/optimizer/optimizer.hpp"
+#include "tuning/data_placements.hpp"
+#include "tuning/measured_devices.hpp"
+
+namespace pipetrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double bytes_per_gib = std::int64_t{1} << 30;
+
+// Returns the bytes per second of the slower direction.
+template <class Work>
+double rate_of(std::size_t bytes, const Work& work) {
+  const auto begin = Clock::now();
+  work();
+  return static_cast<double>(bytes) / std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double disk_rate(const std::filesystem::path& folder) {
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  DirectFile file(folder, bytes);
+  const auto device = make_cpu_device(0, 1);
+  Buffer memory = device->allocate(bytes + DirectFile::alignment, "measurement of a disk");
+  void* at = memory.data();
+  std::size_t room = memory.bytes();
+  std::align(DirectFile::alignment, bytes, at, room);
+  std::fill_n(static_cast<char*>(at), bytes, char{1});
+  const double written = rate_of(bytes, [&] { file.write(0, at, bytes); });
+  return std::min(written, rate_of(bytes, [&] { file.read(0, at, bytes); }));
+}
+
+// Returns the bytes of host memory that are free for a run that saves checkpoints, of which it keeps the newest states there.
+double free_host_bytes(const TrainJob& job, bool saves) {
+  const auto free = static_cast<double>(make_cpu_device(0, 1)->memory().free);
+  const auto states = static_cast<double>(make_optimizer(job.optimizer)->states().size());
+  return saves ? free - (1 + states) * sizeof(float) * static_cast<double>(trained_parameter_count(job.config)) : free;
+}
+
+DataRoom room_of(const TrainJob& job, const MeasuredDevices& devices, const TrainOptions& options) {
+  const double host = free_host_bytes(job, options.run.saving.folder.has_value());
+  const bool is_cpu = job.devices.kind == DeviceKind::cpu;
+  DataRoom room;
+  room.device = is_cpu ? host / static_cast<double>(options.run.ranks()) : devices.memory_bytes;
+  if (const auto bound = options.placement->memory_bytes) room.device = std::min(room.device, *bound);
+  room.host = host;
+  if (!job.offload.folder.empty()) room.disk = static_cast<double>(free_disk_bytes(job.offload.folder));
+  return room;
+}
+
+PlacementSpeed speed_of(const TrainJob& job, const MeasuredDevices& devices) {
+  PlacementSpeed all;
+  const bool half = job.devices.kind == DeviceKind::cuda ? job.numerics.precision != Precision::fp32()
+                                                         : job.numerics.precision == Precision::bf16();
+  all.speed.flops = half ? devices.bf16_flops.value_or(devices.fp32_flops) : devices.fp32_flops;
+  all.speed.fp8_flops = all.speed.flops;
+  all.speed.memory_rate = devices.memory_rate;
+  all.speed.block_overhead = devices.block_overhead;
+  all.speed.link_rate = all.speed.host_link_rate = devices.link_rate.value_or(devices.memory_rate);
+  all.speed.latency = all.speed.host_latency = devices.latency.value_or(0);
+  if (!job.offload.folder.empty()) all.disk_rate = disk_rate(job.offload.folder);
+  return all;
+}
+
+[[noreturn]] void refuse(const std::vector<SimulatedPlacement>& placements, const DataRoom& room) {
+  const auto least = std::min_element(placements.begin(), placements.end(),
+                                      [](const auto& one, const auto& other) { return one.device < other.device; });
+  throw Error(
+      ErrorKind::out_of_memory,
+      fmt::format("offload auto: no placement of the run's data fits {:.3g} GiB a device; {} needs {:.3g} GiB, {:.3g} "
+                  "GiB of host memory and {:.3g} GiB of a disk; use recompute full, a smaller microbatch, or more "
+                  "devices",
+                  room.device / bytes_per_gib, to_string(least->offload), static_cast<double>(least->device) / bytes_per_gib,
+                  least->host / bytes_per_gib, least->disk / bytes_per_gib));
+}
+
+std::string share_of(const Offload& offload) { return fmt::format("{}", offload.activation_share()); }
+
+std::string note_of(const SimulatedPlacement& chosen, std::size_t tried) {
+  const Offload& offload = chosen.offload;
+  const std::string share =
+      offload.activations && offload.activation_share() < 1 ? " with a fraction of " + share_of(offload) : "";
+  return fmt::format("offload auto: {}{}, of {} placements; simulated {:.3g} s a step, {:.3g} GiB a device",
+                     to_string(chosen.offload), share, tried, chosen.seconds,
+                     static_cast<double>(chosen.device) / bytes_per_gib);
+}
+
+PlacedData measured(const TrainJob& job, const TrainOptions& options) {
+  const bool is_cpu = job.devices.kind == DeviceKind::cpu;
+  const int count = is_cpu ? static_cast<int>(options.run.ranks()) : cuda_device_count();
+  const MeasuredDevices devices = measure_devices(job.devices.kind, count, job.devices.threads);
+  return {speed_of(job, devices), room_of(job, devices, options), job.offload.folder};
+}
+
+// Measures only where nothing is measured yet: later layouts of a run, which fills the devices, have its measurements.
+Offload choose(TrainOptions& options) {
+  RunSettings fresh = options.run;
+  fresh.saving = {};
+  std::vector<std::string> ignored;
+  const TrainJob job = make_train_job(fresh, ignored);
+  if (!options.placed) options.placed = std::make_shared<const PlacedData>(measured(job, options));
+  const PlacedData& placed = *options.placed;
+  const auto placements = simulate_placements(job, job.dataset->sequence_length(), placed.speed, placed.room);
+  const auto chosen = fastest_placement(placements);
+  if (!chosen) refuse(placements, placed.room);
+  options.notes.push_back(note_of(*chosen, placements.size()));
+  return chosen->offload;
+}
+
+}  // namespace
+
+void place_data(TrainOptions& options) {
+  if (!options.placement) return;
+  placing_errors(options.places, [&] { options.run.offload = choose(options); });
+  options.placement.reset();
+  options.changed = [change = std::move(options.changed), placed = options.placed](const auto& arguments,
+                                                                                   const RunPlace& place) {
+    TrainOptions changed = change(arguments, place);
+    if (changed.placement) changed.placed = placed;
+    place_data(changed);
+    return changed;
+  };
+}
+
+std::optional<BetterPlacement> corrected_placement(const PlacedData& placed, const TrainJob& job, const Profile& measured) {
+  const std::int64_t sequence = job.dataset->sequence_length();
+  const PlacementSpeed speed = corrected_speed(job, sequence, placed.speed, measured);
+  const auto better = better_placement(job, placed.folder, sequence, speed, placed.room);
+  if (!better) return {};
+  const Offload& offload = better->offload;
+  BetterPlacement found{{"--offload", to_string(offload)}, fmt::format("offload {}", to_string(offload))};
+  const auto add = [&](const char* option, const std::string& value) {
+    found.arguments.insert(found.arguments.end(), {option, value});
+  };
+  if (offload.activations) add("--activation-offload-fraction", share_of(offload));
+  if (offload.to_disk()) add("--offload-to", offload.folder.string());
+  found.text += fmt::format(", simulated {:.3g} s a step", better->seconds);
+  return found;
+}
+
+}  // namespace pipetrain
