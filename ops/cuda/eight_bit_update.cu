@@ -90,7 +90,8 @@ struct OwnElements {
   }
 };
 
-// Returns the smallest and the largest value of the block's elements, which are in all lanes of a warp.
+// Returns the smallest and the largest value of the block's elements, which are in all lanes of a warp; +0 for zeros of either
+// sign, as the CPU does.
 __device__ float2 extremes(const float (&values)[own], const OwnElements& elements, std::int64_t count) {
   float least = INFINITY, most = -INFINITY;
 #pragma unroll
@@ -103,7 +104,7 @@ __device__ float2 extremes(const float (&values)[own], const OwnElements& elemen
     least = fminf(least, __shfl_xor_sync(~0U, least, distance));
     most = fmaxf(most, __shfl_xor_sync(~0U, most, distance));
   }
-  return {least, most};
+  return {least, most + 0.0F};
 }
 
 __device__ void write_moment(const EightBitView& view, int moment, const Tables& tables, std::int64_t block,

@@ -26,7 +26,8 @@ void read_moment(const EightBitState& state, std::int64_t begin, const EightBitM
 void write_moment(const EightBitState& state, std::int64_t begin, const EightBitMap& map, std::int64_t count,
                   const float* values) {
   const auto [least, most] = std::minmax_element(values, values + count);
-  const float magnitude = block_magnitude(map.data(), *least, *most);
+  // The sum makes +0 of a zero of either sign: which one the search returns depends on their order.
+  const float magnitude = block_magnitude(map.data(), *least, *most + 0.0F);
   state.magnitudes[begin / eight_bit_block] = magnitude;
   for (std::int64_t i = 0; i < count; ++i)
     state.codes[begin + i] = nearest_code(map.data(), magnitude > 0 ? values[i] / magnitude : 0);
