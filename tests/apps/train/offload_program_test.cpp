@@ -136,7 +136,7 @@ TEST_CASE("a model of ten times what memory has room for without trains with all
   CHECK(got[2] < got[0]);
 }
 
-TEST_CASE("--offload auto places data on a disk where memory is short, changes no number, and refuses what fits nowhere") {
+TEST_CASE("offload auto places data on a disk where memory is short, changes no number, and refuses what fits nowhere") {
   const TempFolder folder;
   const std::string work = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatches 2 --steps 2 ";
   const auto placed = [&](const std::string& memory) {
