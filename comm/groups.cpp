@@ -6,11 +6,11 @@
 
 namespace pipetrain {
 
-std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices, GroupUse use) {
+std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices) {
   std::size_t gpus = 0;
   for (const Device* device : devices) gpus += device->id().kind == DeviceKind::cuda;
   if (gpus == 0) return make_inprocess_groups(static_cast<int>(devices.size()));
-  if (gpus == devices.size()) return make_cuda_groups(devices, use);
+  if (gpus == devices.size()) return make_cuda_groups(devices);
   throw Error(ErrorKind::internal, "a group of CPU devices and GPUs together");
 }
 

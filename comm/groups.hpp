@@ -18,6 +18,6 @@ enum class GroupUse {
 // Returns one handle per rank, in the devices' order. All devices must be of one kind and outlive the group. Throws
 // Error(unavailable) for GPUs that cannot reach each other or are more than make_cuda_groups() takes, Error(internal)
 // for a mixture of kinds.
-std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices, GroupUse use = GroupUse::alone);
+std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices);
 
 }  // namespace pipetrain

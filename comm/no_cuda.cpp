@@ -5,7 +5,7 @@
 
 namespace pipetrain {
 
-std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&, GroupUse) {
+std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&) {
   throw Error(ErrorKind::unavailable,
               "groups of GPUs cannot be made: this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
 }

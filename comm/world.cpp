@@ -51,7 +51,7 @@ std::map<int, std::shared_ptr<Group>> World::group(const std::vector<int>& ranks
   }
   std::vector<Device*> devices;
   for (const int rank : ranks) devices.push_back(&device(rank));
-  auto handles = make_groups(devices, use);
+  auto handles = make_groups(devices);
   std::map<int, std::shared_ptr<Group>> by_rank;
   for (std::size_t i = 0; i < ranks.size(); ++i) by_rank[ranks[i]] = std::move(handles[i]);
   return by_rank;

@@ -39,7 +39,7 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
 
 bool can_braid(const LayoutRequest& request, const Layout& layout) {
   if (request.post_validation) return false;  // braids over several steps are not simulated
-  if ((layout.tp == 1 && layout.ep == 1) || request.device == DeviceKind::cuda) return false;
+  if (layout.ep == 1 && (layout.tp == 1 || request.device == DeviceKind::cuda)) return false;
   UsedFeatures used = features_of(request);
   used.add(Feature::exchanging_braids, "schedule", layout.schedule);
   return find_refused(used) == nullptr;

@@ -14,8 +14,8 @@
 
 namespace pipetrain {
 
-// True when a run of the layout can braid (schedule braided-v) and is known to have communication to hide by that. False on
-// GPUs: products hide part of the exchanges of tp in every schedule, and the remaining gain of braids has not been measured.
+// True when a run of the layout can braid (schedule braided-v) and is known to gain by that. On GPUs only the exchanges of
+// experts do: products hide those of tp in every schedule, and braids were measured to be slower.
 bool can_braid(const LayoutRequest& request, const Layout& layout);
 
 class CutLayouts {

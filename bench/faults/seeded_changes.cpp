@@ -156,26 +156,33 @@ ChangesOutcome SeededChanges::run(std::uint64_t seed) {
   fs::remove_all(folder);
   fs::create_directories(folder);
   const ProcessMark mark;
-  ProgramRun run(
-      words_of(fmt::format("{} launch --nproc {} --elastic takeover --restart-processes 2 --restart 4 --save-interval 10 "
-                           "--resume {}",
-                           program_.string(), family.processes, common(family, folder))),
-      {mark.variable()}, folder / "err");
+  const auto command = words_of(
+      fmt::format("{} launch --nproc {} --elastic takeover --restart-processes 2 --restart 4 --save-interval 10 --resume {}",
+                  program_.string(), family.processes, common(family, folder)));
+  ProgramRun run(command, {mark.variable()}, folder / "err");
   Changes changes(program_, family, folder, mark, random);
   std::string made;
   for (int at = 5; at < changed_steps - 15; at += 8 + static_cast<int>(random() % 12)) {
     if (!wait_for_lines(run, folder / "metrics", at)) break;
     made += (made.empty() ? "" : ", ") + fmt::format("after {}: {}", at, changes.change());
   }
-  const auto status = run.wait(longest_changed_run);
+  auto status = run.wait(longest_changed_run);
   mark.kill_all();
-  const std::string err = run.err();
+  std::string err = run.err();
+  // A process that was asked to leave when no other had joined yet saves the run and ends it; whoever asked goes on with it.
+  if (status == 128 + SIGUSR2) {
+    ProgramRun again(command, {mark.variable()}, folder / "again");
+    status = again.wait(longest_changed_run);
+    mark.kill_all();
+    err += again.err();
+  }
   ChangesOutcome outcome{.what = fmt::format("seed {} ({} {}; {})", seed, family.first, family.options, made)};
   outcome.joined = count_of(err, "joined: ");
   outcome.left = count_of(err, "handed over: ");
   outcome.relaid = count_of(err, "relayout: after step");
   outcome.lost = count_of(err, "takeover: ") + count_of(err, "a process was lost while");
-  outcome.started_again = err.find("starts again from its last checkpoint") != std::string::npos;
+  outcome.started_again = err.find("starts again from its last checkpoint") != std::string::npos ||
+                          err.find("stopped by SIGUSR2") != std::string::npos;
   outcome.problem = problem_of(status, folder, expected, err);
   fs::remove_all(folder);
   return outcome;

@@ -295,10 +295,10 @@ void check_size(std::size_t ranks) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use) {
+std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices) {
   check_size(devices.size());
   const auto size = static_cast<int>(devices.size());
-  const auto meeting = std::make_shared<KernelMeeting>(devices, use);
+  const auto meeting = std::make_shared<KernelMeeting>(devices);
   const auto piece_meeting = make_piece_meeting(devices);
   std::vector<Buffer> boxes;
   const bool met = share_gpus(devices);
@@ -323,7 +323,7 @@ std::vector<std::unique_ptr<Group>> make_far_cuda_groups(const FarGroup& group, 
   check_size(static_cast<std::size_t>(size));
   std::vector<Device*> devices;
   for (const FarGroupRank& rank : ranks) devices.push_back(rank.device);
-  const auto meeting = std::make_shared<KernelMeeting>(devices, group.use);
+  const auto meeting = std::make_shared<KernelMeeting>(devices);
   std::vector<std::unique_ptr<Group>> groups;
   for (const FarGroupRank& rank : ranks) {
     const Team team =

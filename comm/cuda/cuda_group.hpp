@@ -24,7 +24,7 @@ namespace pipetrain {
 // In addition to Group's types, all_reduce takes bf16 and f16, and reduce_scatter of these may write its sums as f32.
 // Streams must outlive the rank's handle, and freeing memory of a device while a call runs there may deadlock. Throws
 // Error(unavailable) when the devices cannot reach each other's memory, or in a build without CUDA.
-std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use = GroupUse::alone);
+std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices);
 
 // A rank of this process in a group over several processes.
 struct FarGroupRank {
@@ -37,7 +37,6 @@ struct FarGroupRank {
 // A group over several processes; the same in all of them.
 struct FarGroup {
   int size = 0;
-  GroupUse use = GroupUse::alone;
   bool gpus_are_shared = false;  // share_gpus() of any process's ranks
 };
 

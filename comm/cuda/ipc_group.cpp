@@ -33,7 +33,7 @@ IpcGroups::IpcGroups(const Mesh& mesh, int process, Send send)
     : mesh_(mesh), process_(process), send_(std::move(send)), imported_(std::make_shared<ImportedMemory>()) {}
 
 std::map<int, std::shared_ptr<Group>> IpcGroups::make(const std::vector<int>& ranks, std::uint32_t number,
-                                                      const std::map<int, Device*>& devices, GroupUse use) {
+                                                      const std::map<int, Device*>& devices) {
   if (ranks.size() > static_cast<std::size_t>(max_cuda_group_ranks)) {
     throw Error(ErrorKind::unavailable, "a group of GPUs has at most " + std::to_string(max_cuda_group_ranks) + " ranks, not " +
                                             std::to_string(ranks.size()));
@@ -57,7 +57,7 @@ std::map<int, std::shared_ptr<Group>> IpcGroups::make(const std::vector<int>& ra
   }
   memory->introduce();
   for (FarGroupRank& rank : own) rank.pieces = make_far_piece_meeting(rank.rank, memory->posts(), rank.memory);
-  auto handles = make_far_cuda_groups({memory->size(), use, memory->gpus_are_shared()}, own);
+  auto handles = make_far_cuda_groups({memory->size(), memory->gpus_are_shared()}, own);
   std::map<int, std::shared_ptr<Group>> by_rank;
   for (std::size_t i = 0; i < handles.size(); ++i) by_rank[own_ranks[i]] = std::move(handles[i]);
   return by_rank;

@@ -33,7 +33,7 @@ class IpcGroups {
 
   // See Transport::group.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
-                                             const std::map<int, Device*>& devices, GroupUse use);
+                                             const std::map<int, Device*>& devices);
   // Throws Error for an invalid message, and where memory cannot be opened. Thread-safe.
   void handle(int from, WireReader& in);
   // Ends all waits for other processes. Thread-safe.

@@ -48,8 +48,8 @@ class IpcTransport final : public ControlledTransport {
   ~IpcTransport() override { stop_listening(); }
 
   std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
-                                              const std::map<int, Device*>& devices, GroupUse use) override {
-    return groups_.make(ranks, number, devices, use);
+                                              const std::map<int, Device*>& devices, GroupUse) override {
+    return groups_.make(ranks, number, devices);
   }
   std::string description() const override { return "ipc"; }
   LinkKind link(int, int) const override { return LinkKind::peer_copy; }

@@ -17,7 +17,7 @@ namespace pipetrain {
 // Thread-safe, except keep().
 class KernelMeeting {
  public:
-  KernelMeeting(const std::vector<Device*>& devices, GroupUse use);
+  explicit KernelMeeting(const std::vector<Device*>& devices);
   ~KernelMeeting();
   KernelMeeting(const KernelMeeting&) = delete;
   KernelMeeting& operator=(const KernelMeeting&) = delete;
