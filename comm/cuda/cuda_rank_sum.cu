@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "comm/cuda/peer_kernels.cuh"
 #include "core/error.hpp"

@@ -1,6 +1,7 @@
 #include "comm/cuda/row_slots.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pipetrain {
 namespace {

@@ -1,8 +1,11 @@
 #include "comm/nccl/nccl_edge_ends.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "comm/nccl/nccl_put_signal.hpp"
 #include "core/cuda/cuda_stream.hpp"

@@ -1,6 +1,7 @@
 #include "comm/nccl/nccl_transport.hpp"
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "comm/nccl/nccl_edges.hpp"

@@ -3,9 +3,11 @@
 #include <cudnn_frontend.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "core/error.hpp"
 #include "ops/cuda/kernels.hpp"
