@@ -59,11 +59,9 @@ void IpcGroupMemory::introduce() {
       introduced_.insert(member);
     }
   }
-  std::vector<Device*> devices;
-  for (const auto& [member, view] : own_) devices.push_back(view.device);
-  const bool shares = share_gpus(devices);
-  if (shares) gpus_are_shared_ = true;
   for (auto& [member, view] : own_) {
+    const bool shares = share_gpus({view.device});
+    if (shares) gpus_are_shared_ = true;
     send_message(member, introduction, [&, member = member](WireWriter& out) {
       const int gpu = view.device->id().index;
       write(out, export_memory(view.box.data(), gpu));
@@ -79,7 +77,7 @@ void IpcGroupMemory::introduce() {
 void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
   const ExportedMemory box = read_exported_memory(in);
   const std::string gpu = in.text(), posts = in.text();
-  const bool shares = in.flag();
+  if (in.flag()) gpus_are_shared_ = true;
   in.end();
   for (const auto& [own, view] : own_)
     if (gpu == gpu_name(view.device->id().index)) return refuse_shared_gpu(own, member);
@@ -92,7 +90,6 @@ void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
   }
   const std::lock_guard lock(mutex_);
   posts_[index(member)] = std::move(opened);
-  if (shares) gpus_are_shared_ = true;
   introduced_.insert(member);
 }
 

@@ -57,8 +57,7 @@ class IpcGroupMemory {
   // After introduce(): the memory in which each member posts its pieces.
   const std::vector<std::shared_ptr<SharedHostMemory>>& posts() const { return posts_; }
 
-  // After introduce(): see FarGroup.
-  bool gpus_are_shared() const { return gpus_are_shared_; }
+  bool gpus_are_shared() const { return gpus_are_shared_; }  // after introduce(); see FarGroup
 
   // Ends every wait. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;

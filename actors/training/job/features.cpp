@@ -67,7 +67,7 @@ struct FeatureTable {
       {no_ready_rule, "a schedule or plan without a rule for what is ready", "schedule",
        [](const Run& run) { return asked_if(lacks_ready_rule(run.job), run.job.layout.schedule); }},
       {braids, "braids", "schedule", [](const Run& run) { return asked_if(has_braids(run.job), run.job.layout.schedule); }},
-      {exchanging_braids, "braids at {tp} or {ep} 2 and more", "schedule",
+      {exchanging_braids, "braids with {tp} or {ep}", "schedule",
        [](const Run& run) {
          const auto& layout = run.job.layout;
          return asked_if((layout.tp > 1 || layout.ep > 1) && has_braids(run.job), layout.schedule);

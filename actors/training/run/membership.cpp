@@ -44,7 +44,8 @@ Membership::~Membership() {
 // The machine's memory is shared by all of the run's processes on it.
 void Membership::check_memory() const {
   auto devices = estimate_devices(layout_, job_);
-  for (DeviceMemory& device : devices) {  // what copies of the membership before have is not free, and not needed again
+  for (DeviceMemory& device :
+       devices) {  // memory of copies that the membership before has made is not free, and not needed again
     const int rank = layout_.mesh().rank(device.rank);
     if (setup_.copies != nullptr) device.use.copies -= std::min(device.use.copies, setup_.copies->of_rank(rank)->bytes());
   }
