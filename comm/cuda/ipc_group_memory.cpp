@@ -49,6 +49,7 @@ void IpcGroupMemory::add_own(int member, Device& device) {
     cuda_check(cudaMemset(buffer->data(), 0, buffer->bytes()), "clearing a mailbox", gpu);
   cuda_check(cudaDeviceSynchronize(), "clearing a mailbox", gpu);
   posts_[index(member)] = SharedHostMemory::create(far_piece_bytes(size()), gpu);
+  if (share_gpus({&device})) gpus_are_shared_ = true;
 }
 
 void IpcGroupMemory::introduce() {
@@ -60,14 +61,12 @@ void IpcGroupMemory::introduce() {
     }
   }
   for (auto& [member, view] : own_) {
-    const bool shares = share_gpus({view.device});
-    if (shares) gpus_are_shared_ = true;
     send_message(member, introduction, [&, member = member](WireWriter& out) {
       const int gpu = view.device->id().index;
       write(out, export_memory(view.box.data(), gpu));
       out.text(gpu_name(gpu));
       out.text(posts_[index(member)]->name());
-      out.flag(shares);
+      out.flag(gpus_are_shared_);
     });
   }
   wait([this] { return introduced_.size() == setup_.ranks.size(); });

@@ -58,7 +58,6 @@ class IpcGroupMemory {
   const std::vector<std::shared_ptr<SharedHostMemory>>& posts() const { return posts_; }
 
   bool gpus_are_shared() const { return gpus_are_shared_; }  // after introduce(); see FarGroup
-
   // Ends every wait. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;
 
