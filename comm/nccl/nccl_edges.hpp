@@ -40,7 +40,7 @@ class NcclTransport final : public ControlledTransport {
                                               const std::map<int, Device*>& devices, GroupUse use) override {
     if (!is_tensor_group(mesh(), ranks)) return groups_.make(ranks, number, devices, use);
     require_one_host(control(), mesh(), ranks);
-    return tensor_groups_.make(ranks, number, devices, use);
+    return tensor_groups_.make(ranks, number, devices);
   }
   std::size_t group_memory(int ranks) const override { return nccl_group_memory(ranks); }
   Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) override {
