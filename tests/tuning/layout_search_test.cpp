@@ -280,7 +280,7 @@ TEST_CASE("tune divides the experts of a model, and braids where its ranks excha
 }
 
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
-  LayoutRequest request = layout_request("llama-13b", 16);
+  LayoutRequest request = layout_request("llama-7b", 8);
   request.with_auto = true;
   const auto all = search_layouts(request, 1'000'000).best;
   std::map<std::tuple<int, int, int, std::int64_t>, double> best;

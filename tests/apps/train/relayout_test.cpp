@@ -167,7 +167,7 @@ TEST_CASE("the page of a run that ends while its layout changes says that it fai
     const auto page = pages.path() / "report.html";
     RelayoutRun lost("launch --nproc 2 --report " + page.string());
     lost.wait_for_steps(10);
-    auto asked = std::async(std::launch::async, [&] { return ask(lost, "--pp 4 --timeout 10"); });
+    auto asked = std::async(std::launch::async, [&] { return ask(lost, "--pp 4 --timeout 2"); });
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
     REQUIRE(lost.mark().signal(1, SIGKILL));
     const auto status = lost.wait();
