@@ -105,8 +105,8 @@ TEST_CASE("every schedule and order gives the bits of 1f1b where replicas divide
 
 TEST_CASE("braids hide the exchanges of experts, and give the bits of 1f1b", "[experts][braids]") {
   const std::string name = GENERATE("mixtral_tiny", "qwen2_moe_tiny", "deepseek_v3_tiny");
-  for (const Layout& layout : {with_expert_parts(2, {1, 1, 2, 2}), with_expert_parts(2, {1, 2, 2, 1}, 1),
-                               with_expert_parts(2, {1, 1, 4, 1}, 2)}) {
+  for (const Layout& layout :
+       {with_expert_parts(2, {1, 1, 2, 2}), with_expert_parts(2, {1, 2, 2, 1}, 1), with_expert_parts(2, {1, 1, 4, 1}, 2)}) {
     const RunRecord first = run(golden_job(name, layout), 2);
     for (const int pp : {1, 2}) {
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
