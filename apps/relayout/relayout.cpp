@@ -22,11 +22,17 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t usual_timeout = 600, longest_timeout = 1'000'000;
 
-// Waits for the answer. Returns no value where none came in time; the request is then withdrawn.
+// Waits for the answer. Returns no value where none came in time, or the run has ended; the request is then withdrawn. A run
+// that passes its folder on to another process holds it for seconds in no process.
 std::optional<RelayoutAnswer> wait_for_answer(const fs::path& folder, const std::string& id, std::chrono::seconds timeout) {
   constexpr std::chrono::milliseconds look{20};
-  for (const auto end = Clock::now() + timeout; Clock::now() < end; std::this_thread::sleep_for(look))
+  constexpr std::chrono::seconds passing_on{10};
+  auto in_use = Clock::now();
+  for (const auto end = in_use + timeout; Clock::now() < end; std::this_thread::sleep_for(look)) {
     if (auto answer = take_answer(folder, id)) return answer;
+    if (is_folder_in_use(folder)) in_use = Clock::now();
+    if (Clock::now() > in_use + passing_on) break;
+  }
   if (is_request_waiting(folder)) remove_relayout_files(folder);
   return {};
 }
@@ -114,7 +120,8 @@ int run_relayout(const std::vector<std::string>& given, const Environment&) {
   const auto answer = wait_for_answer(folder, request.id, timeout);
   if (!answer)
     throw Error(ErrorKind::unavailable,
-                fmt::format("relayout: the run in {} has not answered within {} s; its step takes longer, or it has ended",
+                fmt::format("relayout: the run in {} has ended, or its step takes longer than {} s; start it with --resume and "
+                            "the new layout, or give a longer --timeout",
                             folder.string(), timeout.count()));
   if (!answer->changed) throw Error(ErrorKind::input, "relayout: " + answer->text);
   fmt::print("relayout: {}\n", answer->text);

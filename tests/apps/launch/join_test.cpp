@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 constexpr const char* joined_layout =
-    " --device cpu --threads 1 --pp 2 --layers 4 --seq-len 8 --microbatches 2 --steps 120 --log-interval 1000000";
+    " --device cpu --threads 1 --pp 2 --layers 4 --seq-len 8 --microbatches 2 --steps 240 --log-interval 1000000";
 
 // A run in the background.
 class JoinedProgram {
