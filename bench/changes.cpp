@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <mutex>
 
 #include "bench/faults/seeded_bench.hpp"
 #include "bench/faults/seeded_changes.hpp"
@@ -45,12 +44,9 @@ int main(int argc, char** argv) {
   const fs::path folder = make_bench_folder("changes");
   SeededChanges changes(measured_program(), folder);
   Tally tally;
-  std::mutex mutex;
-  for_each_seed(*options, [&](std::uint64_t seed) {
-    const ChangesOutcome outcome = changes.run(seed);
-    const std::lock_guard lock(mutex);
-    add(outcome, tally);
-  });
+  add_each_outcome(
+      *options, [&](std::uint64_t seed) { return changes.run(seed); },
+      [&](const ChangesOutcome& outcome) { add(outcome, tally); });
   fs::remove_all(folder);
   return report_all(tally) ? 0 : 1;
 }

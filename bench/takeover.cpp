@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -74,12 +73,9 @@ int main(int argc, char** argv) {
   const fs::path folder = make_bench_folder("takeover");
   SeededTakeovers takeovers(measured_program(), folder);
   Tally tally;
-  std::mutex mutex;
-  for_each_seed(*options, [&](std::uint64_t seed) {
-    const TakeoverOutcome outcome = takeovers.run(seed);
-    const std::lock_guard lock(mutex);
-    add(outcome, tally);
-  });
+  add_each_outcome(
+      *options, [&](std::uint64_t seed) { return takeovers.run(seed); },
+      [&](const TakeoverOutcome& outcome) { add(outcome, tally); });
   fs::remove_all(folder);
   return report_all(tally) ? 0 : 1;
 }

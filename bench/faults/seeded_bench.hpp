@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -61,6 +62,17 @@ inline void for_each_seed(const SeededOptions& options, const std::function<void
   std::vector<std::thread> workers;
   for (int worker = 0; worker < options.workers; ++worker) workers.emplace_back(work);
   for (std::thread& worker : workers) worker.join();
+}
+
+// Calls run with the seed of each run, as for_each_seed() does, and `add` with each outcome, one at a time.
+template <class Run, class Add>
+void add_each_outcome(const SeededOptions& options, Run run, Add add) {
+  std::mutex mutex;
+  for_each_seed(options, [&](std::uint64_t seed) {
+    const auto outcome = run(seed);
+    const std::lock_guard lock(mutex);
+    add(outcome);
+  });
 }
 
 // Returns BENCH_PROGRAM, or the pipetrain beside this benchmark.
