@@ -92,11 +92,6 @@ std::string routed_adapter() {
                   "mixtral_parameters", "qwen3_moe_parameters", "gpt_oss_parameters");
 }
 
-Layout recomputed_layout(Layout layout, Recompute recompute) {
-  layout.recompute = recompute;
-  return layout;
-}
-
 void check_adapter_bits(const std::string& name, const RunRecord& expected, const std::vector<Layout>& layouts) {
   for (const Layout& layout : layouts) {
     INFO(name << " " << to_string(layout));
@@ -127,12 +122,12 @@ TEST_CASE("adapters of other families follow PEFT's trajectories, to the bit the
           "[golden][adapters]") {
   const std::string name = family_of_adapter();
   check_adapter_bits(name, first_adapter_run(name, 1), {{4, 1, 1, 2, "zb-h1"}});
-  check_adapter_bits(name, first_adapter_run(name, 2), {recomputed_layout({2, 2, 1, 2, "zb-h1"}, Recompute::full)});
+  check_adapter_bits(name, first_adapter_run(name, 2), {with_recompute({2, 2, 1, 2, "zb-h1"}, Recompute::full)});
 }
 
 TEST_CASE("adapters of other families follow PEFT's trajectories in further layouts", "[golden][adapters][slow]") {
   const std::string name = family_of_adapter();
-  check_adapter_bits(name, first_adapter_run(name, 1), {recomputed_layout({2, 1, 1, 2, "zb-h1"}, Recompute::full)});
+  check_adapter_bits(name, first_adapter_run(name, 1), {with_recompute({2, 1, 1, 2, "zb-h1"}, Recompute::full)});
   check_adapter_bits(name, first_adapter_run(name, 2), {{4, 2, 1, 2, "zb-h1"}});
   check_adapter_trajectory(name, {{2, 1, 2, 1}});
 }
@@ -162,7 +157,7 @@ TEST_CASE("adapters with dropout, and of different ranks and scales, train alike
 }
 
 TEST_CASE("adapters of routed experts follow their trajectories", "[golden][adapters][experts]") {
-  check_adapter_trajectory(routed_adapter(), {recomputed_layout({2, 2, 1, 2, "zb-h1"}, Recompute::full)});
+  check_adapter_trajectory(routed_adapter(), {with_recompute({2, 2, 1, 2, "zb-h1"}, Recompute::full)});
 }
 
 TEST_CASE("adapters of routed experts have the same bits over pp and schedules", "[golden][adapters][experts]") {
@@ -176,8 +171,8 @@ TEST_CASE("adapters of routed experts follow their trajectories in further layou
     check_adapter_bits(name, first_adapter_run(name, tp),
                        {{4, tp, 1, 2, "zb-h1"},
                         {2, tp, 1, 2, "zb-v", 2},
-                        recomputed_layout({2, tp, 1, 2, "zb-h1"}, Recompute::full),
-                        recomputed_layout({1, tp, 1, 2}, Recompute::selective)});
+                        with_recompute({2, tp, 1, 2, "zb-h1"}, Recompute::full),
+                        with_recompute({1, tp, 1, 2}, Recompute::selective)});
 }
 
 namespace {

@@ -25,11 +25,6 @@ std::vector<Layout> offloading_layouts() {
   return layouts;
 }
 
-Layout with_recompute(Layout layout, Recompute recompute) {
-  layout.recompute = recompute;
-  return layout;
-}
-
 void check_family_bits(const std::string& name, const RunRecord& expected, const std::vector<Layout>& layouts) {
   for (const Layout& layout : layouts) {
     INFO(name << " " << to_string(layout));

@@ -34,6 +34,10 @@ struct Layout {
   Cut cut = {};  // over the virtual stages
 };
 
+inline Layout with_recompute(Layout layout, Recompute recompute) {
+  layout.recompute = recompute;
+  return layout;
+}
 std::string to_string(const Layout& layout);
 // Returns what the layout offloads, to a folder of this test.
 Offload offload_of(const Layout& layout);
