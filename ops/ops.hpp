@@ -236,7 +236,7 @@ class Ops {
   // x += the bias of each row's expert, times the row's weight.
   void add_expert_bias(const ExpertBiasArgs& args) { enqueue(args); }
   void expert_bias_backward(const ExpertBiasBackwardArgs& args) { enqueue(args); }
-  // out = in times the matrix of each row's expert.
+  // out = in times the matrix of each row's expert, plus the bias.
   void grouped_matmul(const GroupedMatmulArgs& args) { enqueue(args); }
   // Adds dy^T x over the rows of each expert to that expert's dw, or replaces it, with zeros if the expert has no row.
   void grouped_weight_grad(const GroupedWeightGradArgs& args) { enqueue(args); }

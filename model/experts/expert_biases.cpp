@@ -15,21 +15,13 @@ void ExpertBiases::bind(const BoundTensors& tensors) {
   out_ = tensors.at(TensorRole::expert_out_bias);
 }
 
-void ExpertBiases::add_to_projected(const BlockContext& context, const Tensor& projected, const ExpertRows& rows) const {
-  context.ops.add_expert_bias({.x = projected, .bias = in_.weight, .offsets = rows.offsets});
-}
-
 void ExpertBiases::projected_backward(const BlockContext& context, const Tensor& projected_grad, const ExpertRows& rows) const {
   context.ops.expert_bias_backward(
       {.dy = projected_grad, .bias = in_.weight, .offsets = rows.offsets, .dbias = sums_of(context, in_)});
 }
 
-void ExpertBiases::add_to_outputs(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const {
-  context.ops.add_expert_bias({.x = outputs,
-                               .bias = out_.weight,
-                               .offsets = rows.offsets,
-                               .weights = rows.weights,
-                               .first_column = first_biased_column(context, outputs)});
+GroupedBias ExpertBiases::of_outputs(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const {
+  return {.bias = out_.weight, .weights = rows.weights, .first_column = first_biased_column(context, outputs)};
 }
 
 Tensor ExpertBiases::outputs_backward(const BlockContext& context, const Tensor& output_grads, const ExpertRows& rows) const {

@@ -12,12 +12,12 @@ class ExpertBiases {
  public:
   void bind(const BoundTensors& tensors);
 
-  // Adds the biases of the first matrices. projected: [R, 2I].
-  void add_to_projected(const BlockContext& context, const Tensor& projected, const ExpertRows& rows) const;
+  // Returns the biases of the first matrices.
+  GroupedBias of_projected() const { return {.bias = in_.weight}; }
   // Adds to the gradients of these biases, from the gradient of `projected`.
   void projected_backward(const BlockContext& context, const Tensor& projected_grad, const ExpertRows& rows) const;
-  // Adds the biases of the last matrices, times the rows' weights. outputs: [R, H].
-  void add_to_outputs(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const;
+  // Returns the biases of the last matrices, times the rows' weights. outputs: [R, H].
+  GroupedBias of_outputs(const BlockContext& context, const Tensor& outputs, const ExpertRows& rows) const;
   // Adds to the gradients of these biases. Returns the gradient of the rows' weights through them, [R] f32, in the workspace.
   Tensor outputs_backward(const BlockContext& context, const Tensor& output_grads, const ExpertRows& rows) const;
 

@@ -86,11 +86,14 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
   const Tensor rows = rows_of(context, all, saved, memory.remade ? *memory.remade : context.workspace);
   saved.rows = memory.remade ? rows : Tensor{};
   saved.projected = memory.results->allocate({row_count(context), 2 * inner_cols()}, context.dtype);
-  context.ops.grouped_matmul(
-      {.kind = MatmulKind::forward, .in = rows, .w = in_.weight, .offsets = saved.order.offsets, .out = saved.projected});
+  context.ops.grouped_matmul({.kind = MatmulKind::forward,
+                              .in = rows,
+                              .w = in_.weight,
+                              .offsets = saved.order.offsets,
+                              .out = saved.projected,
+                              .bias = biases_ ? std::optional(biases_->of_projected()) : std::nullopt});
   if (in_adapter_ && !context.base_alone)
     in_adapter_->forward(context, {rows, saved.order.offsets, saved.projected}, *memory.inputs, saved.in_adapter);
-  if (biases_) biases_->add_to_projected(context, saved.projected, saved.order);
 }
 
 // The weights multiply the inputs of the experts' last matrices rather than their outputs. So the weights' gradient needs no
@@ -106,10 +109,14 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   const Tensor weighed_inner = weighed(context, inner, saved.order, context.workspace);
   const Tensor outputs = context.workspace.allocate({row_count(context), norm_.hidden()}, context.dtype);
   context.ops.grouped_matmul(
-      {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.order.offsets, .out = outputs});
+      {.kind = MatmulKind::forward,
+       .in = weighed_inner,
+       .w = out_.weight,
+       .offsets = saved.order.offsets,
+       .out = outputs,
+       .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt});
   if (out_adapter_ && !context.base_alone)
     out_adapter_->forward(context, {weighed_inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
-  if (biases_) biases_->add_to_outputs(context, outputs, saved.order);
   const Tensor own_outputs = brought_back(context, outputs, saved);
   const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved_memory, saved.shared)) : std::nullopt;
   context.ops.sum_rows({.tp = context.tp,

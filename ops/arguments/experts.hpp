@@ -147,12 +147,25 @@ struct ExpertBiasBackwardArgs {
   Tensor dots = {};  // [R] f32, output: the product of each row of dy with its bias; without a shape: not wanted
 };
 
+// Biases that a grouped product adds to its rows: see ExpertBiasArgs.
+struct GroupedBias {
+  Tensor bias;
+  Tensor weights = {};
+  std::int64_t first_column = 0;
+};
+
 struct GroupedMatmulArgs {
   MatmulKind kind;
-  Tensor in;       // [R, ...]
-  Tensor w;        // [E N, K]: the experts' matrices one below the other
-  Tensor offsets;  // [E + 1] i32
-  Tensor out;      // [R, ...], output
+  Tensor in;                             // [R, ...]
+  Tensor w;                              // [E N, K]: the experts' matrices one below the other
+  Tensor offsets;                        // [E + 1] i32
+  Tensor out;                            // [R, ...], output
+  std::optional<GroupedBias> bias = {};  // in a forward alone
+
+  // Returns the addition of the bias as an operation of its own.
+  ExpertBiasArgs bias_args() const {
+    return {.x = out, .bias = bias->bias, .offsets = offsets, .weights = bias->weights, .first_column = bias->first_column};
+  }
 };
 
 struct GroupedWeightGradArgs {

@@ -181,7 +181,10 @@ class CpuOps final : public Ops {
   }
   void compute(const ExpertBiasArgs& a) { enqueue(cpu::add_expert_bias, a); }
   void compute(const ExpertBiasBackwardArgs& a) { enqueue(cpu::expert_bias_backward, a); }
-  void compute(const GroupedMatmulArgs& a) { enqueue(cpu::grouped_matmul, a); }
+  void compute(const GroupedMatmulArgs& a) {
+    enqueue(cpu::grouped_matmul, a);
+    if (a.bias) compute(a.bias_args());
+  }
   void compute(const GroupedWeightGradArgs& a) { enqueue(cpu::grouped_weight_grad, a); }
   void compute(const SendTokensArgs& a) {
     stream_.enqueue([=] { cpu::send_tokens(a); });

@@ -53,10 +53,13 @@ void ExpertOps::weigh_rows_backward(const WeighRowsBackwardArgs& args) {
 }
 
 void ExpertOps::grouped_matmul(const GroupedMatmulArgs& args) {
+  const bool takes_hopper = takes_hopper_grouped(args, gpu_);
   ops_.enqueue("grouped_matmul", [&](cudaStream_t stream) {
-    if (takes_hopper_grouped(args, gpu_)) return hopper_grouped_matmul(stream, args, gpu_, static_cast<int*>(tickets_.data()));
+    if (takes_hopper) return hopper_grouped_matmul(stream, args, gpu_, static_cast<int*>(tickets_.data()));
     cuda::grouped_matmul(stream, args);
   });
+  if (args.bias && !(takes_hopper && adds_bias_in_hopper(args)))
+    ops_.enqueue("add_expert_bias", [&](cudaStream_t stream) { cuda::add_expert_bias(stream, args.bias_args()); });
 }
 
 void ExpertOps::grouped_weight_grad(const GroupedWeightGradArgs& args) {

@@ -189,7 +189,28 @@ class Multiplier {
   __device__ __forceinline__ void store(const GroupedTile& tile) {
     const int own_row = tile.row + 64 * group_, limit = tile.rows - 64 * group_, cols = tiles_.result_cols() - tile.col;
     const std::int64_t stride = tiles_.result_cols();
+    if constexpr (product == Product::y) add_bias(tile);
     store_rounded(sums_, static_cast<T*>(view_.out) + own_row * stride + tile.col, stride, limit, cols);
+  }
+
+  // Layout of the sums: wgmma.cuh.
+  __device__ __forceinline__ void add_bias(const GroupedTile& tile) {
+    if (view_.bias == nullptr) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32,
+              row = 64 * group_ + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+    const auto weight = [&](int at) {
+      return view_.weights == nullptr ? 1.0F : at < tile.rows ? view_.weights[tile.row + at] : 0.0F;
+    };
+    const float upper = weight(row), lower = weight(row + 8);
+    const T* const bias =
+        static_cast<const T*>(view_.bias) + static_cast<std::int64_t>(tile.expert) * view_.n + tile.col + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < 32; ++j) {
+      if (tile.col + 8 * j >= view_.n) continue;
+      const float2 pair = unpack<T>(*reinterpret_cast<const std::uint32_t*>(bias + 8 * j));
+      sums_[4 * j] += upper * pair.x, sums_[4 * j + 1] += upper * pair.y;
+      sums_[4 * j + 2] += lower * pair.x, sums_[4 * j + 3] += lower * pair.y;
+    }
   }
 
   const GroupedView& view_;
@@ -264,16 +285,25 @@ bool takes_hopper_grouped(const GroupedWeightGradArgs& args, const HopperGpu& gp
   return gpu.available && hopper::takes_operands(args.dy, args.x, args.dw, args.offsets);
 }
 
+bool adds_bias_in_hopper(const GroupedMatmulArgs& args) {
+  const Tensor& bias = args.bias->bias;
+  return args.kind == MatmulKind::forward && bias.dtype == args.out.dtype && bias.elements() == args.w.rows() &&
+         args.bias->first_column == 0 && aligned16(bias.data);
+}
+
 void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, const HopperGpu& gpu, int* tickets) {
   using namespace hopper;
-  const bool forward = args.kind == MatmulKind::forward;
-  const GroupedView view{.offsets = data_of<int>(args.offsets),
-                         .experts = static_cast<int>(args.offsets.elements() - 1),
-                         .n = rows_of_expert(args.w, args.offsets),
-                         .k = static_cast<int>(args.w.cols()),
-                         .out = args.out.data,
-                         .adds = false,
-                         .tickets = tickets};
+  const bool forward = args.kind == MatmulKind::forward, adds_bias = args.bias && adds_bias_in_hopper(args);
+  const GroupedView view{
+      .offsets = data_of<int>(args.offsets),
+      .experts = static_cast<int>(args.offsets.elements() - 1),
+      .n = rows_of_expert(args.w, args.offsets),
+      .k = static_cast<int>(args.w.cols()),
+      .out = args.out.data,
+      .adds = false,
+      .tickets = tickets,
+      .bias = adds_bias ? args.bias->bias.data : nullptr,
+      .weights = adds_bias && args.bias->weights.shape.rank() > 0 ? data_of<float>(args.bias->weights) : nullptr};
   with_half(args.in.dtype, [&](auto t) {
     using T = typename decltype(t)::type;
     const GroupedMaps maps{box_map<T>(matrix_of(args.in), 64), box_map<T>(matrix_of(args.w), forward ? grouped::cols : 64)};

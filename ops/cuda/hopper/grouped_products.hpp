@@ -12,6 +12,8 @@ namespace pipetrain::cuda {
 // gradients an expert's rows in multiples of 64.
 bool takes_hopper_grouped(const GroupedMatmulArgs& args, const HopperGpu& gpu);
 bool takes_hopper_grouped(const GroupedWeightGradArgs& args, const HopperGpu& gpu);
+// True if hopper_grouped_matmul() adds the bias before it rounds: one of the rows' type for each of their columns.
+bool adds_bias_in_hopper(const GroupedMatmulArgs& args);
 
 // tickets [grouped_tickets]: device memory that holds zeros, and holds zeros again afterwards.
 constexpr int grouped_tickets = 2;

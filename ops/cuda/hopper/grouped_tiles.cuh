@@ -27,6 +27,8 @@ struct GroupedView {
   void* out;
   bool adds;     // the result is added to the output's values
   int* tickets;  // [2], zeros between launches: the tiles taken beyond each block's first, and the blocks that have ended
+  const void* bias = nullptr;      // [E n] of the output's type, or null: Product::y alone
+  const float* weights = nullptr;  // [R]: factors of the rows' biases, or null
 };
 
 struct GroupedMaps {
