@@ -37,7 +37,7 @@ struct LaunchReport {
   std::string line;                  // the failure's line
   bool left = false;                 // the process leaves the run, which goes on
   int membership = 0;                // not 0: of which it is a member, with the address at which others may join
-  std::string door;
+  std::string door = {};
   int wanted = 0;  // processes that it asks for
 };
 // Parses one line of the pipe, without its end; returns nothing for any other text.

@@ -52,9 +52,9 @@ fs::path lock_of_file(const fs::path& file) { return file.parent_path() / fmt::f
 bool is_held(const fs::path& lock) {
   const int descriptor = ::open(lock.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) return false;
-  const bool held = lock_file(descriptor) != FileLock::held;
+  const bool is_locked = lock_file(descriptor) != FileLock::held;
   ::close(descriptor);
-  return held;
+  return is_locked;
 }
 
 }  // namespace

@@ -22,10 +22,10 @@ class LatentAttentionBlock final : public SelfAttention {
   struct LatentSaved;
   // A latent vector of this rank's rows, before and after its norm, and the normed one of all rows.
   struct Latent {
-    Tensor own;                    // [Tr, rank], before the norm
-    Tensor inv_rms;                // [Tr] f32
-    Tensor all;                    // [T, rank], normed
-    LowRankAdapter::Saved expand;  // of the matrix that expands it, if that one has adapters
+    Tensor own;                         // [Tr, rank], before the norm
+    Tensor inv_rms;                     // [Tr] f32
+    Tensor all;                         // [T, rank], normed
+    LowRankAdapter::Saved expand = {};  // of the matrix that expands it, if that one has adapters
 
     void relocate(const Relocation& moved) {
       for (Tensor* const view : {&own, &inv_rms, &all}) moved.move(*view);

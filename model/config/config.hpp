@@ -103,7 +103,7 @@ struct ModelConfig {
   std::vector<LayerType> layer_types = {};  // by layer; empty: no layer is windowed, and all rotate
   Experts experts = {};
   bool tied_embeddings = false;
-  FurtherPrediction mtp;
+  FurtherPrediction mtp = {};
   double init_std = 0.02;
   // Settings of training rather than of the model, though config.json has them.
   DropoutRates dropout = {};

@@ -109,8 +109,8 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
     wait_until_free(stream, slot, lane);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int32_t* const tokens = staged.data + (inputs ? 0 : row + 1) * staged.tokens;
-      const Tensor part = tensor.row_range(row * own_tokens, (row + 1) * own_tokens);
-      copy_stretches(stream, {tokens, sequence, samples}, stretches, part);
+      const Tensor target = tensor.row_range(row * own_tokens, (row + 1) * own_tokens);
+      copy_stretches(stream, {tokens, sequence, samples}, stretches, target);
     }
     mark_ready(stream, slot, lane);
     // The callback keeps the events until the stream has used them.

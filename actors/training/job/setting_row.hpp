@@ -37,7 +37,7 @@ enum SettingUse : unsigned { used_alone = 0, compared = 1, profiled = 2 };
 // The phrase that names the setting in descriptions of the run if its value is not the default: ", loss in 4 chunks". The noun
 // is counted; without one the value follows as it is.
 struct SettingPhrase {
-  std::string begin, noun;
+  std::string begin = {}, noun = {};
 };
 
 struct SettingRow {

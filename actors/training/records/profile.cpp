@@ -120,15 +120,15 @@ std::vector<schedules::Link> Profile::edges() const {
 
 // The configuration of a run has further layers only if the run trains them.
 ModelConfig Profile::measured_model() const {
-  ModelConfig model = parse_hf_config(config, "the profile's model");
-  if (model.mtp.layers > 0) model.mtp.loss = 1;
-  return model;
+  ModelConfig measured = parse_hf_config(config, "the profile's model");
+  if (measured.mtp.layers > 0) measured.mtp.loss = 1;
+  return measured;
 }
 
 bool Profile::is_of(const ModelConfig& other) const {
   if (config == profile_config(other)) return true;
-  const ModelConfig model = measured_model();
-  return same_model(model, other) && model.mtp.is_trained() == other.mtp.is_trained();
+  const ModelConfig measured = measured_model();
+  return same_model(measured, other) && measured.mtp.is_trained() == other.mtp.is_trained();
 }
 
 std::string profile_config(ModelConfig config) {

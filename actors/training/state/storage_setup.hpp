@@ -21,7 +21,7 @@ struct StorageSetup {
   std::shared_ptr<Group> replicas;  // the ranks that have the same weights; null: this one alone
   // Runs all transfers between replicas. The groups of a rank share it, so that all ranks begin the transfers of all groups in
   // one order; null: one replica, or only estimated.
-  std::shared_ptr<Stream> transfer;
+  std::shared_ptr<Stream> transfer = {};
   int copy = 0;  // the rank's number among the replicas
   StatePlaces::Setup places;
   TensorParallel tp = {};  // the ranks that hold the other slices

@@ -55,12 +55,12 @@ void CompressedTensors::add(std::size_t index) {
                     .owners = RowSplit(shares.count(sharer), setup_.parties())};
   if (places_.is_sharded()) {
     const ShardUnit& unit = places_.units()[places_.unit_of(parameter)];
-    std::vector<std::int64_t> cuts;
+    std::vector<std::int64_t> owned;
     for (const std::int64_t cut : unit.cuts) {
       const std::int64_t at = cut - static_cast<std::int64_t>(parameter.grad_offset - unit.grads);
-      cuts.push_back(blocks_of(setup_.code, std::clamp<std::int64_t>(at, 0, parameter.local.elements())));
+      owned.push_back(blocks_of(setup_.code, std::clamp<std::int64_t>(at, 0, parameter.local.elements())));
     }
-    tensor.owners = RowSplit(std::move(cuts));
+    tensor.owners = RowSplit(std::move(owned));
   }
   const std::int64_t first = shares.begin(sharer);
   tensor.own = {element_of(first + tensor.owners.begin(setup_.party())), element_of(first + tensor.owners.end(setup_.party()))};

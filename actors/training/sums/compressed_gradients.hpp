@@ -58,7 +58,7 @@ class CompressedTensors {
     RowSplit shares;                       // of its elements, over the replicas of a host: whole blocks
     Region share;                          // the elements of this replica
     RowSplit owners;                       // of the share's blocks
-    Region own;                            // the elements whose sums this replica owns
+    Region own = {};                       // the elements whose sums this replica owns
     std::size_t error = 0, sum_error = 0;  // first elements of its errors
   };
   const std::vector<Compressed>& all() const { return tensors_; }  // in the order of the gradient arena
