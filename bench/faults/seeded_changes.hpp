@@ -12,7 +12,7 @@ namespace pipetrain::bench {
 
 struct ChangesOutcome {
   std::string what;                                // names the seed, the layout and the changes
-  std::string problem;                             // why the run failed or differs; empty: it ended as the undisturbed one
+  std::string problem = {};                        // why the run failed or differs; empty: it ended as the undisturbed one
   int joined = 0, left = 0, relaid = 0, lost = 0;  // changes that the run has reported
   bool started_again = false;                      // the launcher began it again from a checkpoint
 };

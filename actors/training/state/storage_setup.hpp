@@ -16,17 +16,17 @@ namespace pipetrain {
 
 struct StorageSetup {
   const ParameterLayout& layout;  // of the group
-  MeshCoordinate rank;
-  Device* device = nullptr;         // null: only estimated
-  std::shared_ptr<Group> replicas;  // the ranks that have the same weights; null: this one alone
+  MeshCoordinate rank = {};
+  Device* device = nullptr;              // null: only estimated
+  std::shared_ptr<Group> replicas = {};  // the ranks that have the same weights; null: this one alone
   // Runs all transfers between replicas. The groups of a rank share it, so that all ranks begin the transfers of all groups in
   // one order; null: one replica, or only estimated.
   std::shared_ptr<Stream> transfer = {};
   int copy = 0;  // the rank's number among the replicas
-  StatePlaces::Setup places;
+  StatePlaces::Setup places = {};
   TensorParallel tp = {};  // the ranks that hold the other slices
   int prefetch = 1;        // see Zero
-  OptimizerSettings optimizer;
+  OptimizerSettings optimizer = {};
   CompressedTensors::Setup compression = {};  // of sums over the replicas
   BlockCode weights_code = BlockCode::none;   // of weights that replicas gather
   bool saves = false;                         // its rank keeps host memory for a snapshot of its states
