@@ -25,7 +25,7 @@ struct SegmentShape {
   // Sinks"), and to the last `stripe` of each `period` positions, where `period` is not 0 (Child et al. 2019, "Generating Long
   // Sequences with Sparse Transformers"). With `block` the window ends with the query's block of so many positions, so that it
   // begins at a block; it still hides what comes after the query. With isolated documents positions count from the document's
-  // first. On CPUs alone, see refuse_sparse().
+  // first.
   std::int64_t sinks = 0, block = 0, period = 0, stripe = 0;
 
   float scale = 0;  // of the scores; 0: 1 / sqrt(D)
@@ -45,7 +45,6 @@ struct SegmentShape {
   bool ends_together() const { return first_query + queries == first_key + keys && queries <= keys; }
   // Returns true if no key comes after any query.
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
-  // Returns true if the window hides a key from some query.
   // Returns true for patterns beyond a window that ends at the query.
   bool is_sparse() const { return sinks > 0 || block > 0 || period > 0; }
   // Returns the first position that the window of a query at this position shows.
@@ -54,6 +53,7 @@ struct SegmentShape {
     const std::int64_t end = block > 0 ? (position / block + 1) * block : position + 1;
     return end > window ? end - window : 0;
   }
+  // Returns true if the window hides a key from some query. A window that ends with a block hides more.
   bool is_windowed() const { return window > 0 && first_query + queries - first_key > window; }
 };
 
@@ -65,8 +65,5 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
           .kv_heads = heads.kv_heads,
           .head_dim = heads.head_dim};
 }
-
-// GPUs call it before they enqueue attention. Throws Error(unavailable) for a shape with is_sparse().
-void refuse_sparse(const SegmentShape& shape);
 
 }  // namespace pipetrain

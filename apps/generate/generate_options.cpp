@@ -120,9 +120,6 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   options.devices = train.run.devices;
   options.notes.insert(options.notes.end(), train.notes.begin(), train.notes.end());
   const bool gpu = options.devices.kind == DeviceKind::cuda;
-  if (gpu && (options.attention.sinks > 0 || !options.attention.patterns.empty()))
-    values.fail(options.attention.sinks > 0 ? "sinks" : "attention-pattern",
-                "patterns of attention are not built for GPUs yet; use --window alone, or --device cpu");
   const bool bf16 = values.choice("precision").value_or(gpu ? 1 : 0) == 1;
   options.precision = bf16 ? Precision::bf16() : Precision::fp32();
   if (auto note = precision_note(options.precision, gpu)) options.notes.push_back(std::move(*note));

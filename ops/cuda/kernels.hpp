@@ -104,6 +104,12 @@ void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
 void attention_mma(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args);
 std::size_t attention_mma_backward_scratch(const SegmentShape& shape);  // bytes
 void attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch);
+// Add attention to further keys, which the queries see besides, to the results: out, log_sum_exp, dq and dkv hold those for the
+// other keys. dq and dkv are bf16 or f32 whatever args.accumulate_... say, and dkv is f32 if dq is.
+void add_attention_mma(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args);
+std::size_t add_attention_mma_backward_scratch(const SegmentShape& shape);  // bytes
+void add_attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args,
+                                void* scratch);
 
 // cached_attention.cu: fp32 and bf16, any head size up to 256
 void cached_attention(cudaStream_t stream, const SegmentShape& shape, const CachedAttentionArgs& args);

@@ -22,6 +22,7 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
     std::vector<std::int64_t> runs;
     std::int64_t window = 0;
     float scale = 0;
+    std::int64_t sinks = 0, block = 0, period = 0, stripe = 0;
   };
   const std::vector<Case> cases{{1, 1, 2, {1}},
                                 {3, 3, 8, {5, 1, 1, 1}},
@@ -29,12 +30,16 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
                                 {8, 2, 40, {1, 1, 200}},
                                 {6, 1, 64, {130, 70, 1, 1}},
                                 {2, 1, 256, {9, 1}},
-                                {4, 2, 16, {20, 2, 1, 30}, 7, 0.3F}};
+                                {4, 2, 16, {20, 2, 1, 30}, 7, 0.3F},
+                                {4, 2, 64, {20, 2, 1, 60}, 7, 0, 3},
+                                {2, 1, 128, {90, 1, 1}, 32, 0, 16, 16},
+                                {2, 1, 40, {100, 60, 1}, 64, 0, 0, 64, 64, 16}};
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
       const std::int64_t positions = std::accumulate(one.runs.begin(), one.runs.end(), std::int64_t{0});
       SegmentShape whole = whole_sequences(1, positions, {one.heads, one.kv_heads, one.head_dim});
-      whole.window = one.window, whole.scale = one.scale;
+      whole.window = one.window, whole.scale = one.scale, whole.sinks = one.sinks;
+      whole.block = one.block, whole.period = one.period, whole.stripe = one.stripe;
       INFO(one.heads << " heads of " << one.head_dim << ", " << positions << " positions");
       const Values qkv = b.draw({positions, whole.packed_cols()});
       const Values expected = reference::attention(whole, qkv).out;

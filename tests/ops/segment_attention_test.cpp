@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/error.hpp"
 #include "ops/whole_attention.hpp"
 
 namespace pipetrain::testing {
@@ -221,7 +220,6 @@ TEST_CASE(
       {whole_sequences(1, 130, {2, 1, 256}), {0, 70, 130}, {0, 70, 130}, 90, 9000},
   };
   on_every_backend([&](Bench& b) {
-    if (!on_cpu(b)) return;  // refused there
     for (const Pattern& pattern : {Pattern{3, 2}, Pattern{70, 4}, Pattern{20, 33}, Pattern{400, 4}, Pattern{32, 16, 16},
                                    Pattern{64, 0, 64, 64, 16}, Pattern{8, 3, 4, 8, 2}}) {
       for (const Case& one : cases) {
@@ -251,36 +249,6 @@ TEST_CASE("keys and values are the last columns of what they lie in", "[ops][seg
       r.ops().attention(shape, {.q = packed, .kv = kv, .out = of_apart, .log_sum_exp = sums});
     });
     CHECK(b.rank.bytes(of_packed) == b.rank.bytes(of_apart));
-  });
-}
-
-TEST_CASE("a GPU refuses sinks by a typed error before it computes anything", "[gpu][segments]") {
-  on_every_backend([&](Bench& b) {
-    if (on_cpu(b)) return;
-    const SegmentShape plain = whole_sequences(1, 4, {2, 1, 8});
-    const Tensor qkv = b.put(b.draw({4, plain.packed_cols()})), out = b.poisoned({4, plain.query_cols()});
-    const Tensor dqkv = b.poisoned(qkv.shape), cache = b.poisoned({4, plain.key_value_cols()});
-    const Tensor sums = b.rank.poisoned({1, 2, 4}, DType::f32);
-    const auto refused = [](const auto& call) {
-      try {
-        call();
-      } catch (const Error& error) {
-        return error.kind() == ErrorKind::unavailable ? 1 : 0;
-      }
-      return 0;
-    };
-    SegmentShape with_sinks = plain;
-    with_sinks.sinks = 1;
-    int refusals = 0;
-    b.team.run([&](TestRank& r) {
-      refusals += refused([&] { r.ops().attention(with_sinks, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
-      refusals += refused([&] {
-        r.ops().attention_backward(
-            with_sinks, {.dout = out, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums, .dq = dqkv, .dkv = dqkv});
-      });
-      refusals += refused([&] { r.ops().cached_attention(with_sinks, {.qkv = qkv, .cache = cache, .out = out}); });
-    });
-    CHECK(refusals == 3);
   });
 }
 

@@ -181,11 +181,6 @@ struct CombinationTable {
           "or turn it off"),
       excluded(post_validation, jitter, "consecutive steps are simulated without jitter; leave out jitter, or turn it off"),
 
-      {sparse_attention,
-       {},
-       DeviceKind::cuda,
-       "sinks and patterns of attention are not built for GPUs yet; use window alone, or the CPU",
-       true},
       {whole_matrices,
        {},
        DeviceKind::cuda,

@@ -98,12 +98,6 @@ struct FeatureTable {
          constexpr const char* names[] = {"lm", "dpo", "orpo", "kto"};
          return asked_if(run.job.preference.loss != TrainingLoss::lm, names[static_cast<std::size_t>(run.job.preference.loss)]);
        }},
-      {sparse_attention, "{sinks} and {attention-pattern}", "attention-pattern",
-       [](const Run& run) {
-         const auto& layers = run.job.config.attention;
-         return asked_if(
-             std::any_of(layers.begin(), layers.end(), [](const AttentionSight& sight) { return sight.is_sparse(); }));
-       }},
       {further_prediction, "{mtp-loss}", "mtp-loss",
        [](const Run& run) { return asked_if(run.job.config.mtp.is_trained(), fmt::format("{}", run.job.config.mtp.loss)); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},

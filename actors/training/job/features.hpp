@@ -30,7 +30,6 @@ enum class Feature {
   dropout,
   classification,
   preferences,
-  sparse_attention,
   further_prediction,
   experts,
   isolated_experts,

@@ -26,7 +26,7 @@ __device__ R row_sum(R value) {
 }
 
 // O: the output's type
-template <class T, class O, int J>
+template <class T, class O, int J, bool sparse>
 __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __restrict__ out, float* __restrict__ log_sum_exp) {
   using R = Real<T>;
   extern __shared__ float memory[];
@@ -34,13 +34,14 @@ __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __res
   const Heads& h = s.heads;
   const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
-  const int begin = s.begin(batch, query);
+  const KeyReach own = s.template reach<sparse>(batch, query), lowest = s.template reach<sparse>(batch, first);
   const int widest = max(h.dim, h.value);
   Rows q(memory, 0, widest), k(memory, 1, widest), v(memory, 2, widest);
   q.load(s.query_head(batch, head), s.q_cols, first, h.sequence, h.dim);
 
   R acc[J] = {}, largest = -INFINITY, total = 0;
-  for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
+  for (int key0 = s.template first_tile<sparse, tile>(lowest); key0 < s.keys && key0 < first + tile + s.ahead();
+       key0 = s.template next_tile<sparse, tile>(lowest, key0)) {
     __syncthreads();
     k.load(s.key_head(batch, kv), s.kv_cols, key0, s.keys, h.dim);
     v.load(s.value_head(batch, kv), s.kv_cols, key0, s.keys, h.value);
@@ -49,7 +50,8 @@ __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __res
 #pragma unroll
     for (int j = 0; j < per_lane; ++j) {
       const int c = lane + lanes * j;
-      score[j] = s.sees(begin, query, key0 + c) ? static_cast<R>(h.scale) * dot<R>(q.row(r), k.row(c), h.dim) : -INFINITY;
+      score[j] = s.template sees<sparse>(own, query, key0 + c) ? static_cast<R>(h.scale) * dot<R>(q.row(r), k.row(c), h.dim)
+                                                               : -INFINITY;
       top = score[j] > top ? score[j] : top;
     }
     top = row_max(top);
@@ -83,9 +85,12 @@ void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs
   with_type(args.out.dtype, "attention's output", [&](auto o) {
     using O = typename decltype(o)::type;
     if constexpr (std::is_same_v<O, T> || std::is_same_v<O, float>) {
-      with_head_size(widest_head(shape), [&](auto j) {
-        launch(forward_kernel<T, O, decltype(j)::value>, {shape.queries, shape.heads, shape.batch, 3, widest_head(shape)},
-               stream, segment_of<T>(shape, args), data_of<O>(args.out), data_of<float>(args.log_sum_exp));
+      with_pattern(shape, [&](auto sparse) {
+        with_head_size(widest_head(shape), [&](auto j) {
+          launch(forward_kernel<T, O, decltype(j)::value, decltype(sparse)::value>,
+                 {shape.queries, shape.heads, shape.batch, 3, widest_head(shape)}, stream, segment_of<T>(shape, args),
+                 data_of<O>(args.out), data_of<float>(args.log_sum_exp));
+        });
       });
     } else {
       throw Error(ErrorKind::internal, std::string("attention: no output in ") + to_string(args.out.dtype));

@@ -34,14 +34,15 @@ bool takes_cudnn(const SegmentShape& shape, const Args& args) {
   const bool sizes = widest_head(shape) <= 256 && shape.head_dim % 8 == 0 && shape.value_dim() % 8 == 0;
   const bool sight =
       shape.is_windowed() ? shape.ends_together() && !shape.sees_all_keys() : shape.ends_together() || shape.sees_all_keys();
-  return is_rounded(args) && is_plain(args) && ((shape.is_whole() && has_equal_heads(shape)) || (sizes && sight));
+  return is_rounded(args) && is_plain(args) && !shape.is_sparse() &&
+         ((shape.is_whole() && has_equal_heads(shape)) || (sizes && sight));
 }
 
 // Used only for attention that cuDNN, which is faster, cannot compute.
 template <class Args>
 bool takes_mma(const SegmentShape& shape, const Args& args) {
   return is_rounded(args) && args.q.dtype == DType::bf16 &&
-         (!is_plain(args) || shape.is_windowed() || shape.own_value_dim > 0) && has_equal_heads(shape) &&
+         (!is_plain(args) || shape.is_windowed() || shape.is_sparse() || shape.own_value_dim > 0) && has_equal_heads(shape) &&
          shape.head_dim <= 256 && shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
 }
 
@@ -55,8 +56,16 @@ bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, 
   // A last block of keys that is filled in part reads the rows after them, which must be numbers: those of the next sequence.
   const bool whole = shape.is_whole() && args.kv.rows() == shape.batch * shape.keys;
   const bool sizes = heads && (whole || (shape.queries % block == 0 && shape.keys % block == 0));
-  return gpu.available && is_rounded(args) && !args.dropout.active() && sight && sizes &&
+  return gpu.available && is_rounded(args) && !args.dropout.active() && !shape.is_sparse() && sight && sizes &&
          shape.first_key + shape.keys <= shape.first_query + shape.queries && shape.first_key <= shape.first_query;
+}
+
+// True where the sinks before the window are a segment of their own, which attention_mma.cu can add.
+template <class Args>
+bool has_sinks_apart(const SegmentShape& shape, const Args& args) {
+  return shape.sinks > 0 && shape.is_windowed() && shape.block == 0 && shape.period == 0 && shape.first_key == 0 &&
+         is_plain(args) && is_rounded(args) && args.q.dtype == DType::bf16 && has_equal_heads(shape) && shape.head_dim <= 256 &&
+         shape.head_dim % 8 == 0;
 }
 
 // The gradients are rounded to the activations' type, or are sums in f32: dQ may be either if dK and dV are sums.
@@ -78,18 +87,40 @@ bool shares_layout(const AttentionBackwardArgs& args) {
 
 }  // namespace
 
+SegmentShape needed_pattern(const SegmentShape& shape, bool has_documents) {
+  SegmentShape needed = shape;
+  const bool sees_all = !shape.is_windowed() && shape.block == 0;
+  if (sees_all || (!has_documents && shape.first_key >= shape.sinks)) needed.sinks = 0;
+  if (sees_all) needed.period = needed.stripe = 0;
+  return needed;
+}
+
+SegmentShape window_part(const SegmentShape& shape) {
+  SegmentShape part = shape;
+  part.sinks = 0;
+  return part;
+}
+
+SegmentShape sinks_part(const SegmentShape& shape) {
+  SegmentShape part = shape;
+  part.keys = std::min(shape.sinks, shape.keys);
+  part.first_query -= shape.window;
+  part.window = part.sinks = 0;
+  return part;
+}
+
 AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args) {
-  refuse_sparse(shape);
   if (takes_cudnn(shape, args)) return AttentionKernel::cudnn;
+  if (has_sinks_apart(shape, args) && takes_cudnn(window_part(shape), args)) return AttentionKernel::window_and_sinks;
   if (takes_mma(shape, args)) return AttentionKernel::mma;
   return AttentionKernel::exact;
 }
 
 AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
-  refuse_sparse(shape);
   const bool rounded = gives_rounded(args);
   if (rounded || gives_sums(args)) {
     if (takes_hopper(shape, args, gpu)) return AttentionKernel::hopper;
+    if (has_sinks_apart(shape, args) && takes_hopper(window_part(shape), args, gpu)) return AttentionKernel::window_and_sinks;
     if (takes_mma(shape, args)) return AttentionKernel::mma;
   }
   if (rounded && shape.is_whole() && has_equal_heads(shape) && takes_cudnn(shape, args) && shares_layout(args))

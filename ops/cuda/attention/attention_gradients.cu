@@ -7,7 +7,7 @@ namespace pipetrain::cuda {
 namespace {
 
 // G: the gradient's type
-template <class T, class G, int J>
+template <class T, class G, int J, bool sparse>
 __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dq) {
   using R = Real<T>;
   extern __shared__ float memory[];
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
   const Heads& h = s.heads;
   const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
-  const int begin = s.begin(batch, query);
+  const KeyReach own = s.template reach<sparse>(batch, query), lowest = s.template reach<sparse>(batch, first);
   const int widest = max(h.dim, h.value);
   Rows q(memory, 0, widest), g(memory, 1, widest), k(memory, 2, widest), v(memory, 3, widest);
   q.load(s.query_head(batch, head), s.q_cols, first, h.sequence, h.dim);
@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
   const R row_delta = query < h.sequence ? static_cast<R>(of.delta[statistic]) : R{0};
 
   R acc[J] = {};
-  for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
+  for (int key0 = s.template first_tile<sparse, tile>(lowest); key0 < s.keys && key0 < first + tile + s.ahead();
+       key0 = s.template next_tile<sparse, tile>(lowest, key0)) {
     __syncthreads();
     k.load(s.key_head(batch, kv), s.kv_cols, key0, s.keys, h.dim);
     v.load(s.value_head(batch, kv), s.kv_cols, key0, s.keys, h.value);
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
     for (int j = 0; j < per_lane; ++j) {
       const int c = lane + lanes * j, key = key0 + c;
       R value = 0;
-      if (query < h.sequence && s.sees(begin, query, key)) {
+      if (query < h.sequence && s.template sees<sparse>(own, query, key)) {
         const R weight = exp(static_cast<R>(h.scale) * dot<R>(q.row(r), k.row(c), h.dim) - log_sum);
         const R factor = s.factor(batch, head, query, key);
         value = weight * (factor * dot<R>(g.row(r), v.row(c), h.value) - row_delta);
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
 
 // One block handles a tile of keys of one key-value head: it adds over that head's query heads and later
 // queries, in order. G: the gradient's type.
-template <class T, class G, int J>
+template <class T, class G, int J, bool sparse>
 __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dkv) {
   using R = Real<T>;
   extern __shared__ float memory[];
@@ -65,7 +66,11 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
   R dk[J] = {}, dv[J] = {};
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
     for (int query0 = max(0, first - s.ahead()) / tile * tile; query0 < h.sequence; query0 += tile) {
-      if (s.begin(batch, query0) >= first + tile) break;  // no later query attends to a key of this tile
+      const KeyReach lowest = s.template reach<sparse>(batch, query0);
+      if (!s.template shows_tile<sparse, tile>(lowest, first)) {
+        if (s.template is_past<sparse, tile>(lowest, first)) break;
+        continue;
+      }
       __syncthreads();
       q.load(s.query_head(batch, head), s.q_cols, query0, h.sequence, h.dim);
       g.load(of.dout_head(h, batch, head), h.heads * h.value, query0, h.sequence, h.value);
@@ -75,7 +80,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
       for (int j = 0; j < per_lane; ++j) {
         const int c = lane + lanes * j, query = query0 + c;
         R weight = 0, value = 0;
-        if (query < h.sequence && s.sees(s.begin(batch, query), query, key)) {
+        if (query < h.sequence && s.template sees<sparse>(s.template reach<sparse>(batch, query), query, key)) {
           const R factor = s.factor(batch, head, query, key);
           weight = exp(static_cast<R>(h.scale) * dot<R>(q.row(c), k.row(r), h.dim) -
                        static_cast<R>(of.log_sum_exp[statistics + query]));
@@ -104,10 +109,15 @@ void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBac
             [&](auto o) { of = outputs_of<T, typename decltype(o)::type>(stream, shape, args, delta); });
   const Gradient<Q> dq = query_gradient<Q>(shape, args);
   const Gradient<K> dk = key_gradient<K>(shape, args);
-  with_head_size(widest_head(shape), [&](auto j) {
-    constexpr int J = decltype(j)::value;
-    launch(dq_kernel<T, Q, J>, {shape.queries, shape.heads, shape.batch, 4, widest_head(shape)}, stream, segment, of, dq);
-    launch(dkv_kernel<T, K, J>, {shape.keys, shape.kv_heads, shape.batch, 4, widest_head(shape)}, stream, segment, of, dk);
+  with_pattern(shape, [&](auto pattern) {
+    with_head_size(widest_head(shape), [&](auto j) {
+      constexpr int J = decltype(j)::value;
+      constexpr bool sparse = decltype(pattern)::value;
+      launch(dq_kernel<T, Q, J, sparse>, {shape.queries, shape.heads, shape.batch, 4, widest_head(shape)}, stream, segment, of,
+             dq);
+      launch(dkv_kernel<T, K, J, sparse>, {shape.keys, shape.kv_heads, shape.batch, 4, widest_head(shape)}, stream, segment, of,
+             dk);
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 // Attention of a sequence's next positions to the keys and values of all positions before them, for text
 // generation. A block handles one token and query head; its warps alternate over the keys, each with a running
 // softmax (Dao 2023), and are combined in a fixed order. Sums of fp32 tensors are fp64, as in attention.cu.
+#include "ops/cuda/attention/cached_keys.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -50,19 +51,18 @@ __device__ void load_row(R (&row)[J], const T* head, int lane, int dim) {
   for (int j = 0; j < J; ++j) row[j] = lane + 32 * j < dim ? static_cast<R>(to_float(head[lane + 32 * j])) : R{0};
 }
 
-template <class T, int J>
+template <class T, int J, bool sparse>
 __global__ void __launch_bounds__(threads)
-    attend_kernel(Heads h, const T* qkv, const T* cache, int first, int window, T* out, float* log_sum_exp) {
+    attend_kernel(Heads h, const T* qkv, const T* cache, int first, KeyPattern pattern, T* out, float* log_sum_exp) {
   using R = Real<T>;
   wait_for_previous();
   __shared__ R largest[warps], sums[warps], values[warps][32 * J];
   const std::int64_t token = blockIdx.x;
   const int head = blockIdx.y, kv = head / (h.heads / h.kv_heads), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int keys = first + static_cast<int>(token) + 1, first_key = window > 0 ? max(0, keys - window) : 0;
   R query[J], row[J];
   load_row(query, qkv + token * h.packed() + static_cast<std::int64_t>(head) * h.dim, lane, h.dim);
   Partial<R, J> own;
-  for (int key = first_key + warp; key < keys; key += warps) {
+  for_keys_of_warp<sparse, warps>(pattern, first + static_cast<int>(token), warp, [&](int key) {
     const T* at = cache + key * h.cached() + static_cast<std::int64_t>(kv) * h.dim;
     load_row(row, at, lane, h.dim);
     R dot = 0;
@@ -71,12 +71,12 @@ __global__ void __launch_bounds__(threads)
     dot = warp_sum(dot);
     load_row(row, at + static_cast<std::int64_t>(h.kv_heads) * h.dim, lane, h.dim);
     own.add(static_cast<R>(h.scale) * dot, row);
-  }
+  });
   if (lane == 0) largest[warp] = own.largest, sums[warp] = own.sum;
 #pragma unroll
   for (int j = 0; j < J; ++j) values[warp][lane + 32 * j] = own.value[j];
   __syncthreads();
-  R top = largest[0];  // that of the warp with the first key
+  R top = largest[0];
 #pragma unroll
   for (int w = 1; w < warps; ++w) top = largest[w] > top ? largest[w] : top;
   if (log_sum_exp != nullptr && threadIdx.x == 0) {
@@ -117,10 +117,14 @@ void cached_attention(cudaStream_t stream, const SegmentShape& shape, const Cach
     using T = typename decltype(t)::type;
     launch(stream, store_kernel<T>, tokens, threads, 0, heads, data_of<T>(args.qkv),
            data_of<T>(args.cache.row_range(shape.first_query, shape.first_query + shape.queries)));
+    const auto attend = [&](auto kernel) {
+      launch(stream, kernel, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, 0, heads, data_of<T>(args.qkv),
+             data_of<T>(args.cache), static_cast<int>(shape.first_query), pattern_of(shape), data_of<T>(args.out),
+             args.log_sum_exp.shape.rank() == 0 ? nullptr : data_of<float>(args.log_sum_exp));
+    };
     with_head_size(shape, [&](auto j) {
-      launch(stream, attend_kernel<T, decltype(j)::value>, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, 0, heads,
-             data_of<T>(args.qkv), data_of<T>(args.cache), static_cast<int>(shape.first_query), static_cast<int>(shape.window),
-             data_of<T>(args.out), args.log_sum_exp.shape.rank() == 0 ? nullptr : data_of<float>(args.log_sum_exp));
+      constexpr int J = decltype(j)::value;
+      shape.is_sparse() ? attend(attend_kernel<T, J, true>) : attend(attend_kernel<T, J, false>);
     });
   });
 }

@@ -2,6 +2,7 @@
 // q . (W_k c) = (W_k^T q) . c, so each query takes the matrix instead of each key; likewise the sum of values is W_v times the
 // sum of latent vectors (DeepSeek-AI 2024, "DeepSeek-V2"). A block handles one token and head; its warps alternate over the
 // keys, each with a running softmax, and are combined in a fixed order.
+#include "ops/cuda/attention/cached_keys.cuh"
 #include "ops/cuda/attention/latent.cuh"
 #include "ops/cuda/attention/latent_kernels.hpp"
 
@@ -16,7 +17,8 @@ struct CachedLatents {
   int rank;  // of the latent vectors
   const float* cos_sin;
   bool interleaved;
-  int first, window;  // the first token's position; window: as in SegmentShape
+  int first;  // the first token's position
+  KeyPattern pattern;
   double scale;
 
   __device__ __host__ int cached() const { return rank + of.rotated; }
@@ -61,12 +63,11 @@ __device__ void widen_query(const CachedLatents& view, const T* q, const T* expa
 }
 
 // Adds every eighth key's latent vector to `sums` [K], weighted by exp(score - largest). One warp.
-template <class T, class R>
+template <bool sparse, class T, class R>
 __device__ void add_keys(const CachedLatents& view, const T* cache, const R* wide, int token, R* sums, R& largest, R& total) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int keys = view.first + token + 1, begin = view.window > 0 ? max(0, keys - view.window) : 0;
   for (int i = lane; i < view.rank; i += 32) sums[i] = 0;
-  for (int key = begin + warp; key < keys; key += warps) {
+  for_keys_of_warp<sparse, warps>(view.pattern, view.first + token, warp, [&](int key) {
     const T* const at = cache + static_cast<std::int64_t>(key) * view.cached();
     R dot = 0;
     for (int i = lane; i < view.cached(); i += 32) dot += wide[i] * static_cast<R>(to_float(at[i]));
@@ -75,10 +76,10 @@ __device__ void add_keys(const CachedLatents& view, const T* cache, const R* wid
     total = total * shrink + weight;
     for (int i = lane; i < view.rank; i += 32) sums[i] = sums[i] * shrink + weight * static_cast<R>(to_float(at[i]));
     largest = top;
-  }
+  });
 }
 
-template <class T>
+template <class T, bool sparse>
 __global__ void __launch_bounds__(threads)
     attend_kernel(CachedLatents view, const T* q, const T* expand, const T* cache, T* out) {
   using R = Real<T>;
@@ -93,10 +94,10 @@ __global__ void __launch_bounds__(threads)
   widen_query(view, q + static_cast<std::int64_t>(token) * of.first_key() + head * of.head(), rows, token, wide);
   __syncthreads();
   R largest = -INFINITY, total = 0;
-  add_keys(view, cache, wide, token, sums + warp * view.rank, largest, total);
+  add_keys<sparse>(view, cache, wide, token, sums + warp * view.rank, largest, total);
   if (lane == 0) largest_of[warp] = largest, total_of[warp] = total;
   __syncthreads();
-  R top = largest_of[0], all = 0;  // the first warp has the first key
+  R top = largest_of[0], all = 0;
   for (int w = 1; w < warps; ++w) top = largest_of[w] > top ? largest_of[w] : top;
   for (int w = 0; w < warps; ++w) all += exp(largest_of[w] - top) * total_of[w];
   for (int i = static_cast<int>(threadIdx.x); i < view.rank; i += threads) {
@@ -124,17 +125,20 @@ void cached_latent_attention(cudaStream_t stream, const SegmentShape& shape, con
                            .cos_sin = data_of<float>(args.cos_sin),
                            .interleaved = args.interleaved,
                            .first = static_cast<int>(shape.first_query),
-                           .window = static_cast<int>(shape.window),
+                           .pattern = pattern_of(shape),
                            .scale = shape.exact_score_scale()};
   const auto tokens = static_cast<unsigned>(shape.queries);
   with_type(args.q.dtype, "cached_latent_attention", [&](auto t) {
     using T = typename decltype(t)::type;
     const std::size_t bytes = block_bytes<Real<T>>(view);
-    cudaFuncSetAttribute(attend_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
     launch(stream, store_kernel<T>, tokens, threads, 0, view, data_of<T>(args.latent), data_of<T>(args.rotated),
            data_of<T>(args.cache.row_range(shape.first_query, shape.first_query + shape.queries)));
-    launch(stream, attend_kernel<T>, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, bytes, view, data_of<T>(args.q),
-           data_of<T>(args.expand), data_of<T>(args.cache), data_of<T>(args.out));
+    const auto attend = [&](auto kernel) {
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+      launch(stream, kernel, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, bytes, view, data_of<T>(args.q),
+             data_of<T>(args.expand), data_of<T>(args.cache), data_of<T>(args.out));
+    };
+    shape.is_sparse() ? attend(attend_kernel<T, true>) : attend(attend_kernel<T, false>);
   });
 }
 

@@ -15,6 +15,10 @@ constexpr int warp_rows = 16;
 constexpr int threads = tile / warp_rows * 32;
 constexpr float ln_2 = 0.6931471805599453F;
 
+// The keys of a segment that a kernel computes: those that documents and a window show, those of a pattern, or `added`: further
+// ones, whose share it adds to results that are there.
+enum class Keys : int { window, pattern, added };
+
 // c += a b, for a of 16 x 16 and b of 16 x 8.
 __device__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -123,13 +127,23 @@ __device__ void add_products(float (&acc)[cols / 8][4], const float (&weights)[n
   }
 }
 
-__device__ void put(bf16* to, float first, float second, bool) { *reinterpret_cast<unsigned*>(to) = pack<bf16>(first, second); }
+template <Keys kind>
+__device__ void put(bf16* to, float first, float second, bool) {
+  auto& there = *reinterpret_cast<unsigned*>(to);
+  if constexpr (kind == Keys::added) {
+    const float2 before = unpack<bf16>(there);
+    first += before.x, second += before.y;
+  }
+  there = pack<bf16>(first, second);
+}
+template <Keys>
 __device__ void put(float* to, float first, float second, bool adds) {
   auto& there = *reinterpret_cast<float2*>(to);
   there = adds ? make_float2(there.x + first, there.y + second) : make_float2(first, second);
 }
 
-// The destination of the rows [0, end) of a head's result. T: bf16, overwritten, or float, overwritten or added to.
+// The destination of the rows [0, end) of a head's result. T: bf16, overwritten but for Keys::added, or float, overwritten or
+// added to.
 template <class T>
 struct Target {
   T* head;
@@ -139,7 +153,7 @@ struct Target {
 };
 
 // Stores this warp's 16 rows from `row` on.
-template <int size, class T>
+template <int size, Keys kind = Keys::window, class T>
 __device__ void write(const Target<T>& to, int row, const float (&acc)[size / 8][4], const float (&factor)[2]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -150,7 +164,7 @@ __device__ void write(const Target<T>& to, int row, const float (&acc)[size / 8]
     for (int n = 0; n < size / 8; ++n) {
       const int col = n * 8 + lane % 4 * 2;
       if (col >= to.dim) continue;
-      put(to.head + at * to.row_stride + col, acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i], to.adds);
+      put<kind>(to.head + at * to.row_stride + col, acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i], to.adds);
     }
   }
 }

@@ -56,13 +56,18 @@ HeadColumns values_in(const SegmentShape& shape, const Tensor& kv) {
 AttentionOps::AttentionOps(OpsStream& ops, const HopperGpu& gpu, bool deterministic)
     : ops_(ops), padded_(ops.stream()), gpu_(gpu), cudnn_(ops.stream().device_index(), deterministic) {}
 
-void AttentionOps::attention(const SegmentShape& shape, const AttentionArgs& args) {
+void AttentionOps::attention(const SegmentShape& wanted, const AttentionArgs& args) {
+  const SegmentShape shape = needed_pattern(wanted, args.documents.has_value());
   const std::int64_t size = padded_head_size(shape, args);
   size > 0 ? run_padded(size, shape, args) : run(shape, args);
 }
 
 void AttentionOps::run(const SegmentShape& shape, const AttentionArgs& args) {
   const AttentionKernel kernel = attention_kernel(shape, args);
+  if (kernel == AttentionKernel::window_and_sinks) {
+    run(window_part(shape), args);
+    return ops_.enqueue("attention's sinks", [&](cudaStream_t stream) { add_attention_mma(stream, sinks_part(shape), args); });
+  }
   ops_.enqueue("attention", [&](cudaStream_t stream) {
     if (kernel == AttentionKernel::cudnn)
       return cudnn_.forward(stream, shape, args, [&](std::size_t bytes) { return ops_.scratch(bytes); });
@@ -89,7 +94,8 @@ void AttentionOps::run_padded(std::int64_t size, const SegmentShape& shape, cons
                [&](cudaStream_t stream) { copy_heads(stream, outputs_in(padded, of.out), outputs_in(shape, args.out)); });
 }
 
-void AttentionOps::attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) {
+void AttentionOps::attention_backward(const SegmentShape& wanted, const AttentionBackwardArgs& args) {
+  const SegmentShape shape = needed_pattern(wanted, args.documents.has_value());
   const std::int64_t size = padded_head_size(shape, args, gpu_);
   const bool is_rotated = size == 0 && run(shape, args);
   if (size > 0) run_padded(size, shape, args);
@@ -101,6 +107,10 @@ void AttentionOps::attention_backward(const SegmentShape& shape, const Attention
 
 bool AttentionOps::run(const SegmentShape& shape, const AttentionBackwardArgs& args) {
   const AttentionKernel kernel = attention_backward_kernel(shape, args, gpu_);
+  if (kernel == AttentionKernel::window_and_sinks) {
+    run_window_and_sinks(shape, args);
+    return false;
+  }
   ops_.enqueue("attention_backward", [&](cudaStream_t stream) {
     switch (kernel) {
       case AttentionKernel::exact:
@@ -112,9 +122,21 @@ bool AttentionOps::run(const SegmentShape& shape, const AttentionBackwardArgs& a
       case AttentionKernel::hopper:
         return hopper_attention_backward(stream, shape, args, gpu_,
                                          ops_.scratch(hopper_attention_backward_scratch(shape, args, gpu_)));
+      case AttentionKernel::window_and_sinks:
+        return;
     }
   });
   return kernel == AttentionKernel::hopper && rotates_in_hopper(shape, args);
+}
+
+void AttentionOps::run_window_and_sinks(const SegmentShape& shape, const AttentionBackwardArgs& args) {
+  AttentionBackwardArgs of_window = args;
+  of_window.cos_sin.reset();  // gradients are rotated back once they are complete
+  run(window_part(shape), of_window);
+  ops_.enqueue("attention's sinks", [&](cudaStream_t stream) {
+    const SegmentShape sinks = sinks_part(shape);
+    add_attention_mma_backward(stream, sinks, args, ops_.scratch(add_attention_mma_backward_scratch(sinks)));
+  });
 }
 
 void AttentionOps::run_padded(std::int64_t size, const SegmentShape& shape, const AttentionBackwardArgs& args) {
@@ -144,12 +166,10 @@ void AttentionOps::run_padded(std::int64_t size, const SegmentShape& shape, cons
 }
 
 void AttentionOps::cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) {
-  refuse_sparse(shape);
   ops_.enqueue("cached_attention", [&](cudaStream_t stream) { cuda::cached_attention(stream, shape, args); });
 }
 
 void AttentionOps::cached_latent_attention(const SegmentShape& shape, const CachedLatentAttentionArgs& args) {
-  refuse_sparse(shape);
   ops_.enqueue("cached_latent_attention", [&](cudaStream_t stream) { cuda::cached_latent_attention(stream, shape, args); });
 }
 

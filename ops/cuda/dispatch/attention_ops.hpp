@@ -26,6 +26,7 @@ class AttentionOps {
   void run(const SegmentShape& shape, const AttentionArgs& args);
   // Returns true if the kernel has rotated the gradients back.
   bool run(const SegmentShape& shape, const AttentionBackwardArgs& args);
+  void run_window_and_sinks(const SegmentShape& shape, const AttentionBackwardArgs& args);
   // Do the same with all heads filled up to `size` columns.
   void run_padded(std::int64_t size, const SegmentShape& shape, const AttentionArgs& args);
   void run_padded(std::int64_t size, const SegmentShape& shape, const AttentionBackwardArgs& args);

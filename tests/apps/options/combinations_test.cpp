@@ -208,7 +208,6 @@ std::vector<RefusedCommand> optimizer_and_attention_commands(const CombinationFi
       {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},
       {offload_parameters, eight_bit_moments, {train, "--optimizer adamw-8bit --offload parameters" + disk}},
       {whole_matrices, {}, {train_on_gpus, "--optimizer came"}},
-      {sparse_attention, {}, {train_on_gpus, "--window 8 --sinks 2"}},
   };
 }
 

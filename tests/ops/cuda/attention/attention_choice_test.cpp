@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/error.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain::testing {
@@ -193,11 +192,41 @@ TEST_CASE("a window is left to cuDNN where it ends at the diagonal, and to our k
   CHECK((kernels_of(whole, {}) == kernels_of(whole_sequences(1, 1024, {4, 4, 128}), {})));
 }
 
-TEST_CASE("patterns of attention are refused until a kernel has them", "[ops][attention_choice]") {
+TEST_CASE("sinks are added to a window where cuDNN or Hopper kernels compute it, and are a pattern elsewhere",
+          "[ops][attention_choice]") {
   SegmentShape shape = whole_sequences(1, 1024, {4, 4, 128});
-  shape.sinks = 4;
-  CHECK_THROWS_AS(cuda::attention_kernel(shape, forward_args(shape, {})), Error);
-  CHECK_THROWS_AS(cuda::attention_backward_kernel(shape, backward_args(shape, {}), hopper_chip), Error);
+  shape.window = 256, shape.sinks = 4;
+  CHECK((kernels_of(shape, {}) == AttentionKernels{window_and_sinks, mma, window_and_sinks}));
+  CHECK((kernels_of(shape, {DType::bf16, true}) == AttentionKernels{mma, mma, mma}));
+  CHECK((kernels_of(shape, {DType::bf16, false, true}) == AttentionKernels{mma, mma, mma}));
+  CHECK((kernels_of(shape, {DType::f16}) == AttentionKernels{exact, exact, exact}));
+  CHECK((kernels_of(shape, {DType::f32}) == AttentionKernels{exact, exact, exact}));
+  SegmentShape narrow = shape, slice = shape, apart = shape, longformer = shape, fixed = shape;
+  narrow.head_dim = 80;
+  CHECK((kernels_of(narrow, {}) == AttentionKernels{window_and_sinks, mma, mma}));
+  slice.queries = 512, slice.first_query = 512;
+  CHECK((kernels_of(slice, {}) == AttentionKernels{window_and_sinks, mma, window_and_sinks}));
+  apart.first_query = 1024;  // every query stands behind every key
+  CHECK((kernels_of(apart, {}) == AttentionKernels{mma, mma, window_and_sinks}));
+  longformer.window = 32, longformer.sinks = longformer.block = 16;
+  CHECK((kernels_of(longformer, {}) == AttentionKernels{mma, mma, mma}));
+  fixed.sinks = 0, fixed.window = fixed.block = fixed.period = 64, fixed.stripe = 16;
+  CHECK((kernels_of(fixed, {}) == AttentionKernels{mma, mma, mma}));
+  CHECK((kernels_of(fixed, {DType::f16}) == AttentionKernels{exact, exact, exact}));
+}
+
+TEST_CASE("a pattern without keys of the segment leaves the choice to the window", "[ops][attention_choice]") {
+  SegmentShape shape = whole_sequences(1, 1024, {4, 4, 128});
+  shape.window = 1024, shape.sinks = 4;  // the window hides nothing
+  CHECK_FALSE(cuda::needed_pattern(shape, false).is_sparse());
+  CHECK_FALSE(cuda::needed_pattern(shape, true).is_sparse());
+  shape.window = 256;
+  CHECK(cuda::needed_pattern(shape, false).is_sparse());
+  shape.first_query = shape.first_key = 64;  // the sinks are keys of another segment, or begin a document of this one
+  CHECK_FALSE(cuda::needed_pattern(shape, false).is_sparse());
+  CHECK(cuda::needed_pattern(shape, true).is_sparse());
+  shape.window = 4096, shape.block = 4096;  // a block may end later than the sequence
+  CHECK(cuda::needed_pattern(shape, true).is_sparse());
 }
 
 }  // namespace
