@@ -83,7 +83,7 @@ void check_against_doubles(Bench& b, const SegmentShape& shape, Ops& ops) {
 
 // Calls check(bench, ops) for every type of activations on the GPU, which must be there.
 template <class Check>
-void on_gpu(Check check) {
+void attend_on_gpu(Check check) {
   for (const OpsBackend* backend : ops_backends()) {
     if (backend->name() != "cuda") continue;
     for (const DType dtype : backend->dtypes()) {
@@ -115,7 +115,7 @@ TEST_CASE("GPU attention to sinks, blocks and stripes is that of double precisio
       longformer_pattern(whole_sequences(2, 300, {4, 2, 64})),
       longformer_pattern(whole_sequences(1, 200, {2, 1, 256})),
   };
-  on_gpu([&](Bench& b, Ops& ops) {
+  attend_on_gpu([&](Bench& b, Ops& ops) {
     for (const SegmentShape& shape : shapes) {
       INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " heads on " << shape.kv_heads << " of "
                        << shape.head_dim << ", window " << shape.window << ", sinks " << shape.sinks << ", blocks of "
@@ -127,7 +127,7 @@ TEST_CASE("GPU attention to sinks, blocks and stripes is that of double precisio
 
 // Documents that are whole sequences change nothing, but leave all of the shape to the kernels for patterns.
 TEST_CASE("sinks that GPUs add to a window's attention are those of a pattern, with the same bits again", "[gpu][sparse]") {
-  on_gpu([&](Bench& b, Ops& ops) {
+  attend_on_gpu([&](Bench& b, Ops& ops) {
     if (b.dtype != DType::bf16) return;
     for (const SegmentShape& shape : {with_sinks(whole_sequences(1, 4096, {8, 2, 64}), 512, 64),
                                       with_sinks(whole_sequences(2, 3000, {4, 1, 128}), 700, 200)}) {
@@ -146,7 +146,7 @@ TEST_CASE("sinks that GPUs add to a window's attention are those of a pattern, w
 }
 
 TEST_CASE("GPU sinks that the window hides from no query have the bits of no sinks", "[gpu][sparse]") {
-  on_gpu([&](Bench& b, Ops& ops) {
+  attend_on_gpu([&](Bench& b, Ops& ops) {
     SegmentShape shape = whole_sequences(1, 256, {4, 2, 64});
     const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
     const Tensor packed = b.put(qkv), log_sum_exp = b.rank.poisoned({1, 4, 256}, DType::f32);
