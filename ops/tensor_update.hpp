@@ -41,7 +41,7 @@ struct Lamb {
 };
 
 // Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", as torch.optim.Muon defines it: the momentum's
-// singular values become about 1, by five Newton-Schulz iterations, here in fp32. Of matrices alone. State: the momentum.
+// singular values become about 1, by five Newton-Schulz iterations in fp32, on GPUs in bf16. Of matrices. State: the momentum.
 struct Muon {
   float lr = 0, momentum = 0, weight_decay = 0;
   bool nesterov = true;

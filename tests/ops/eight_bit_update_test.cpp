@@ -99,16 +99,6 @@ class EightBitTensor {
   EightBitUpdateArgs args_;
 };
 
-// Runs `check` with the first type of each backend; the CPU is the first one.
-void on_each_backend_once(const std::function<void(Bench&)>& check) {
-  for (const OpsBackend* backend : ops_backends()) {
-    INFO(backend->name());
-    TestTeam team(*backend, 1);
-    Bench bench{team, team[0], DType::f32, backend->tolerance(DType::f32)};
-    check(bench);
-  }
-}
-
 constexpr AdamW eight_bit_rule{
     .lr = 0.01F, .beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .weight_decay = 0.1F, .step = 3, .grad_scale = 0.5F};
 

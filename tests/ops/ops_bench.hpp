@@ -39,4 +39,14 @@ inline void on_every_backend(const std::function<void(Bench&)>& check) {
   }
 }
 
+// Runs `check` with fp32 for every backend; the CPU is the first one.
+inline void on_each_backend_once(const std::function<void(Bench&)>& check) {
+  for (const OpsBackend* backend : ops_backends()) {
+    INFO(backend->name());
+    TestTeam team(*backend, 1);
+    Bench bench{team, team[0], DType::f32, backend->tolerance(DType::f32)};
+    check(bench);
+  }
+}
+
 }  // namespace pipetrain::testing

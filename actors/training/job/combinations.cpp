@@ -181,10 +181,10 @@ struct CombinationTable {
           "or turn it off"),
       excluded(post_validation, jitter, "consecutive steps are simulated without jitter; leave out jitter, or turn it off"),
 
-      {whole_matrices,
+      {singular_vectors,
        {},
        DeviceKind::cuda,
-       "optimizers of whole tensors are not built for GPUs yet; use adamw, adamw-8bit, lion or sgd, or the CPU",
+       "singular vectors of gradients are not built for GPUs yet; use another optimizer, such as adafactor, or the CPU",
        true},
       excluded(post_validation, several_hosts, "tune does not simulate it between hosts; plan one host, or turn it off"),
       excluded(post_validation, cut_search, "cuts are searched for one step alone; leave out cut search, or turn it off"),

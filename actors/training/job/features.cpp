@@ -189,6 +189,8 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(make_optimizer(run.job.optimizer)->granularity() == Granularity::matrix, run.job.optimizer.name);
        }},
+      {singular_vectors, "{optimizer galore}", "optimizer",
+       [](const Run& run) { return asked_if(run.job.optimizer.name == "galore", run.job.optimizer.name); }},
       {eight_bit_moments, "{optimizer adamw-8bit}", "optimizer",
        [](const Run& run) {
          return asked_if(make_optimizer(run.job.optimizer)->granularity() == Granularity::block, run.job.optimizer.name);

@@ -66,6 +66,7 @@ enum class Feature {
   offload_activations,
   chosen_offload,
   whole_matrices,
+  singular_vectors,
   eight_bit_moments,
   other_optimizer,
   post_validation,

@@ -4,14 +4,10 @@
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/optimizers/tensor_rules.hpp"
 #include "ops/cpu/optimizers/tensor_sums.hpp"
+#include "ops/newton_schulz.hpp"
 
 namespace pipetrain::cpu {
 namespace {
-
-// The iteration X <- a X + (b A + c A^2) X with A = X X^T, and its coefficients, of Jordan et al. 2024.
-constexpr int newton_schulz_steps = 5;
-constexpr float newton_schulz_a = 3.4445F, newton_schulz_b = -4.7750F, newton_schulz_c = 2.0315F;
-constexpr double least_norm = 1e-7;
 
 // The matrices of the iteration, in scratch memory. A is on the matrix's smaller side.
 struct NewtonSchulz {
@@ -70,7 +66,7 @@ void step_tensor(CpuStream& stream, const TensorUpdateArgs& args, const Muon& ru
     momentum[i] += (1 - rule.momentum) * (scaled - momentum[i]);
     direction[i] = rule.nesterov ? scaled + rule.momentum * (momentum[i] - scaled) : momentum[i];
   });
-  const auto unit = static_cast<float>(1 / std::max(norm_of(stream, count, direction), least_norm));
+  const auto unit = static_cast<float>(1 / std::max(norm_of(stream, count, direction), least_direction_norm));
   for_each_element(stream, count, [&](std::int64_t i) { direction[i] *= unit; });
   iterate(stream, matrices);
   const float* const update = matrices.x.as<float>();

@@ -8,10 +8,10 @@
 
 #include "core/buffer.hpp"
 #include "core/cuda/cuda_stream.hpp"
-#include "core/error.hpp"
 #include "ops/cuda/attention/latent_kernels.hpp"
 #include "ops/cuda/dispatch/attention_ops.hpp"
 #include "ops/cuda/dispatch/expert_ops.hpp"
+#include "ops/cuda/dispatch/tensor_steps.hpp"
 #include "ops/cuda/experts/experts.hpp"
 #include "ops/cuda/gemm/parallel_matmul.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
@@ -45,6 +45,7 @@ class CudaOps final : public Ops {
         hopper_(cuda::hopper_gpu(stream.device_index())),
         attention_(ops_, hopper_, deterministic),
         experts_(ops_, matmul_, hopper_),
+        tensor_steps_(ops_, matmul_),
         counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
     stream.zero({counter_.data(), {1}, DType::i32});
   }
@@ -240,9 +241,7 @@ class CudaOps final : public Ops {
   void compute(const ZeroArgs& args) { stream_.zero(args.tensor); }
   void compute(const UpdateArgs& args) { enqueue("the optimizer's update", cuda::update, args); }
   void compute(const EightBitUpdateArgs& args) { enqueue("the optimizer's update in 8 bits", cuda::eight_bit_update, args); }
-  void compute(const TensorUpdateArgs&) {
-    throw Error(ErrorKind::unavailable, "this device updates no whole tensors; use the optimizer adamw, or the CPU");
-  }
+  void compute(const TensorUpdateArgs& args) { tensor_steps_.update(args); }
   void compute(const RoundArgs& args) {
     enqueue("rounding weights", cuda::add_residual, args.source, std::optional<Tensor>(), args.target);
   }
@@ -266,6 +265,7 @@ class CudaOps final : public Ops {
   cuda::HopperGpu hopper_;
   cuda::AttentionOps attention_;
   cuda::ExpertOps experts_;
+  cuda::TensorSteps tensor_steps_;
   Buffer counter_;
 
   // Calls kernel(native stream, args...); an error names the operation as `what`.

@@ -222,24 +222,26 @@ bool takes_bias(const GemmShape& shape) {
 }
 
 cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {
-  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales, bias] = operands;
+  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales, bias, product_factor, addend_factor] =
+      operands;
   assert(b.dtype == type_of_b(a.dtype));
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
   const GemmShape shape{m, n, k, product, a.dtype, out.dtype, bias != nullptr};
   assert(bias == nullptr || takes_bias(shape));
+  assert(k > 0 || (product_factor == 1 && addend_factor == 1));
   if (k == 0) return copy_or_zero(stream, addend, out);
   assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
   assert(k == (product == Product::y ? b.cols() : b.rows()));
-  if (a.dtype == DType::f32 && m * n * k <= small_product) {
+  if (a.dtype == DType::f32 && m * n * k <= small_product && product_factor == 1 && addend_factor == 1) {
     small_gemm(stream, operands);
     return CUBLAS_STATUS_SUCCESS;
   }
   const Vectors vectors{a_scale, b_scale, bias};
   const Plan& plan = this->plan({shape, a_scales, b_scales}, vectors);
   set_vectors(plan, vectors);
-  const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
-  return cublasLtMatmul(handle_, plan.operation.get(), &one, b.data, plan.b.get(), a.data, plan.a.get(), &beta,
+  const float beta = addend == nullptr ? 0.0F : addend_factor;
+  return cublasLtMatmul(handle_, plan.operation.get(), &product_factor, b.data, plan.b.get(), a.data, plan.a.get(), &beta,
                         addend == nullptr ? out.data : addend, plan.out.get(), out.data, plan.out.get(), &plan.algorithm,
                         workspace, gemm_workspace, stream);
 }

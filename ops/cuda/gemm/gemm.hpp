@@ -32,6 +32,7 @@ struct GemmOperands {
   const float *a_scale = nullptr, *b_scale = nullptr;
   Fp8Scales a_scales = Fp8Scales::tensor, b_scales = Fp8Scales::tensor;  // not both of blocks, nor one of a tensor
   const void* bias = nullptr;  // [n] of out's type, added to each row before the one rounding; only where takes_bias()
+  float product_factor = 1, addend_factor = 1;  // multiply the product and the addend before the one rounding; k is above 0
 };
 
 // Returns true if Gemm adds a bias to the product of this shape.
@@ -48,10 +49,10 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // out = product of a and b, plus addend. Accumulates in fp32 (small fp32 products in fp64), rounds once. Forward products,
-  // e4m3 by e4m3, add up in the tensor cores, whose sums have fewer bits than fp32. Products of gradients in e5m2, and all
-  // products with scales of tiles or blocks, move the sums from there into fp32 registers as they grow. workspace:
-  // gemm_workspace bytes. Throws Error(unavailable) if cuBLASLt has no algorithm.
+  // out = product_factor times the product of a and b, plus addend_factor times addend. Accumulates in fp32 (small fp32
+  // products in fp64), rounds once. Forward products, e4m3 by e4m3, add up in the tensor cores, whose sums have fewer bits than
+  // fp32. Products of gradients in e5m2, and all products with scales of tiles or blocks, move the sums from there into fp32
+  // registers as they grow. workspace: gemm_workspace bytes. Throws Error(unavailable) if cuBLASLt has no algorithm.
   cublasStatus_t run(cudaStream_t stream, const GemmOperands& operands, void* workspace);
 
  private:

@@ -25,6 +25,9 @@ class ParallelMatmul {
   // false, and enqueues nothing, if that is not worthwhile.
   bool backward_scatter_in_pieces(const BackwardScatterArgs& args);
 
+  // Enqueues a product of this rank alone.
+  void multiply(GemmOperands operands);
+
   // A matrix that is summed over the ranks.
   struct PartialProduct {
     std::int64_t rows, cols;
@@ -47,7 +50,6 @@ class ParallelMatmul {
   void matmul(const MatmulScatterArgs& args);  // for a single rank, as fp8_product
   void fp8_product(const Fp8MatmulArgs& args);
   void add_bias_apart(const Tensor& x, const Tensor& bias);
-  void multiply(GemmOperands operands);
 };
 
 }  // namespace pipetrain::cuda

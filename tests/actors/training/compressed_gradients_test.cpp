@@ -4,9 +4,8 @@
 
 #include "actors/golden_run.hpp"
 #include "actors/several_blocks.hpp"
-#include "actors/training/checkpoint/checkpoint.hpp"
-#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "actors/training/saved_run.hpp"
 #include "catch.hpp"
 #include "temp_folder.hpp"
 
@@ -28,15 +27,6 @@ TrainJob compressed_job(const Layout& layout, BlockCode code, bool tied = false)
 TrainJob plain_job(const Layout& layout, BlockCode code) {
   TrainJob job = compressed_job(layout, code);
   job.compression = {};
-  return job;
-}
-
-TrainJob continued_job(const fs::path& checkpoint, TrainJob job) {
-  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
-  job.initial = open_checkpoint(checkpoint, manifest, job.config);
-  job.steps_done = manifest.state.step;
-  job.first_loss = manifest.state.first_loss;
-  job.last_loss = manifest.state.last_loss;
   return job;
 }
 

@@ -4,10 +4,9 @@
 #include "actors/golden_run.hpp"
 #include "actors/several_blocks.hpp"
 #include "actors/tiny_run.hpp"
-#include "actors/training/checkpoint/checkpoint.hpp"
-#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "actors/training/saved_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "model/optimizer/optimizer.hpp"
@@ -32,22 +31,6 @@ TrainJob job_under(const std::string& optimizer, const Layout& layout) {
   job.optimizer.galore_gap = 2;
   job.learning_rate.peak = optimizer == "sgd" ? 0.05 : 1e-3;
   return job;
-}
-
-TrainJob continued_job(const fs::path& checkpoint, TrainJob job) {
-  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
-  job.initial = open_checkpoint(checkpoint, manifest, job.config);
-  job.steps_done = manifest.state.step;
-  job.first_loss = manifest.state.first_loss;
-  job.last_loss = manifest.state.last_loss;
-  return job;
-}
-
-fs::path saved_after(const TrainJob& job, int steps, const fs::path& folder) {
-  Trainer trainer(job);
-  for (int step = 0; step < steps; ++step) trainer.step();
-  trainer.start_checkpoint(folder).get();
-  return checkpoint_path(folder, steps);
 }
 
 std::size_t optimizer_bytes(const TrainJob& job) {

@@ -207,7 +207,7 @@ std::vector<RefusedCommand> optimizer_and_attention_commands(const CombinationFi
       {offload_parameters, whole_matrices, {train, "--optimizer adafactor --offload parameters" + disk}},
       {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},
       {offload_parameters, eight_bit_moments, {train, "--optimizer adamw-8bit --offload parameters" + disk}},
-      {whole_matrices, {}, {train_on_gpus, "--optimizer came"}},
+      {singular_vectors, {}, {train_on_gpus, "--optimizer galore"}},
   };
 }
 
