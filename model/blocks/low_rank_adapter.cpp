@@ -108,7 +108,7 @@ void LowRankAdapter::find_input_grad(const BlockContext& context, const Tensor& 
   std::optional<Tensor> so_far = residual;
   for (const AdapterTarget& target : targets_.all) {
     const ArenaScope scope(context.workspace);
-    const Tensor own = context.workspace.allocate(sum.shape, context.dtype);
+    const Tensor own = context.workspace.allocate(sum.shape, sum.dtype);
     multiply(targets_.columns_of(context, low_grad, target, context.workspace), first_of(target), own, {});
     drop_inputs(context, target, {own, input_grad.first_row}, sum, so_far);
     so_far = sum;

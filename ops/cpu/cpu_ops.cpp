@@ -58,6 +58,9 @@ class CpuOps final : public Ops {
   void compute(const QuantiseArgs&) { refuse_fp8(); }
   void compute(const Fp8MatmulArgs&) { refuse_fp8(); }
   void compute(const DequantiseArgs& a) { enqueue(cpu::dequantise, a); }
+  void compute(const DrawNormalsArgs&) { refuse_quantising(); }
+  void compute(const QuantiseNf4Args&) { refuse_quantising(); }
+  void compute(const CodeNf4ScalesArgs&) { refuse_quantising(); }
   void compute(const GatherArgs& a) {
     if (a.tp.size() > 1 && a.tp.sequence_parallel) return a.tp.group->all_gather(stream_, a.shard, a.full);
     if (a.shard.data != a.full.data) copy(a.shard, a.full);
@@ -205,6 +208,9 @@ class CpuOps final : public Ops {
   void compute(const SquareSumsArgs& a) { enqueue(cpu::square_sums, a.tensor, a.sums); }
   void compute(const AddArgs& a) { enqueue(cpu::add, a.target, a.source, a.target); }
 
+  [[noreturn]] static void refuse_quantising() {
+    throw Error(ErrorKind::unavailable, "this device quantises no weights; the host does");
+  }
   [[noreturn]] static void refuse_fp8() {
     throw Error(ErrorKind::unavailable, "this device computes no products in 8 bits; use precision fp32");
   }

@@ -80,6 +80,12 @@ void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
+// quantise_nf4.cu
+void draw_normals(cudaStream_t stream, const DrawNormalsArgs& args);
+void quantise_nf4(cudaStream_t stream, const QuantiseNf4Args& args);
+std::size_t code_nf4_scales_scratch(const QuantisedLayout& layout);
+void code_nf4_scales(cudaStream_t stream, const CodeNf4ScalesArgs& args, void* scratch);
+
 // dequantise.cu
 void dequantise(cudaStream_t stream, const DequantiseArgs& args);
 

@@ -79,6 +79,12 @@ class CudaOps final : public Ops {
 
   void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
   void compute(const DequantiseArgs& args) { enqueue("dequantise", cuda::dequantise, args); }
+  void compute(const DrawNormalsArgs& args) { enqueue("draw_normals", cuda::draw_normals, args); }
+  void compute(const QuantiseNf4Args& args) { enqueue("quantise_nf4", cuda::quantise_nf4, args); }
+  void compute(const CodeNf4ScalesArgs& args) {
+    void* memory = scratch(cuda::code_nf4_scales_scratch(args.out.layout));
+    enqueue("code_nf4_scales", cuda::code_nf4_scales, args, memory);
+  }
 
   void compute(const GatherArgs& args) {
     if (args.tp.sequence_parallel && args.tp.size() > 1) return args.tp.group->all_gather(stream_, args.shard, args.full);
