@@ -53,16 +53,17 @@ using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, DequantiseArgs,
           DrawNormalsArgs, QuantiseNf4Args, CodeNf4ScalesArgs, GatherArgs, ScatterSumArgs, SumCopiesArgs, EmbeddingArgs,
           EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs, SplitNormArgs, SplitNormBackwardArgs, CopyArgs,
-          ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>, OfSegments<HeadNormsArgs>, OfSegments<HeadNormsBackwardArgs>,
-          SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs,
-          AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>,
-          OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs,
-          CrossEntropyBackwardArgs, CountedRowsArgs, ContextTargetsArgs, SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs,
-          RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs,
-          GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs,
-          SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
-          OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
-          ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs>;
+          ZeroArgs, CopyColumnsArgs, JoinBlocksArgs, AddBlocksArgs, OfSegments<RotaryArgs>, OfSegments<HeadNormsArgs>,
+          OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs,
+          GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
+          OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
+          OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, ContextTargetsArgs,
+          SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
+          AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
+          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs,
+          SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs, OfSegments<LatentHeadsArgs>,
+          OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>, ExpertBiasArgs, ExpertBiasBackwardArgs,
+          EightBitUpdateArgs, TensorUpdateArgs>;
 
 class Ops {
  public:
@@ -139,6 +140,9 @@ class Ops {
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
   // Copies columns of each row, rounded if target's type has fewer bits.
   void copy_columns(const CopyColumnsArgs& args) { enqueue(args); }
+  // Puts blocks together, and adds a matrix to its blocks, element by element.
+  void join_blocks(const JoinBlocksArgs& args) { enqueue(args); }
+  void add_blocks(const AddBlocksArgs& args) { enqueue(args); }
   // Rotates columns (i, i + R/2) of the query and key heads of qkv in place, by the angle of the token's position (Su et al.
   // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }

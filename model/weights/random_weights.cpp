@@ -65,7 +65,7 @@ class RandomWeights : public WeightSource {
   }
 
   // out = elements [first, first + count) of the tensor.
-  static void fill(const NormalDraw& drawn, std::uint64_t first, std::size_t count, float* out) const {
+  static void fill(const NormalDraw& drawn, std::uint64_t first, std::size_t count, float* out) {
     std::array<float, lanes * normals_of_block> values;
     std::uint64_t block = first / normals_of_block;
     std::size_t skipped = first % normals_of_block;

@@ -1,3 +1,5 @@
+#include <cassert>
+
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "ops/cpu/head_norms.hpp"
@@ -26,7 +28,9 @@ class CpuOps final : public Ops {
     if (a.bias) add_bias(a.out, *a.bias);
   }
   void compute(const MatmulScatterArgs& a) {
+    assert(a.factor == 1 || !a.residual);
     a.tp.size() == 1 ? multiply(a) : multiply_and_sum(a);
+    if (a.factor != 1) scale({.x = a.out, .out = a.out, .factor = a.factor, .exact = true});
     if (a.bias) add_bias(a.out, *a.bias);
   }
   void multiply(const MatmulScatterArgs& a) {
@@ -99,6 +103,17 @@ class CpuOps final : public Ops {
   void compute(const CopyArgs& a) { stream_.copy(a.target.data, a.source.data, a.source.bytes()); }
   void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
   void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }
+  void compute(const JoinBlocksArgs& a) {
+    zero(a.out);
+    for (const auto& [values, row, column] : a.blocks)
+      copy_columns({.source = values,
+                    .target = a.out.row_range(row, row + values.rows()),
+                    .target_begin = column,
+                    .count = values.cols()});
+  }
+  void compute(const AddBlocksArgs& a) {
+    for (const MatrixBlock& block : a.blocks) enqueue(cpu::add_block, a, block);
+  }
   void compute(const OfSegments<RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
   void compute(const OfSegments<HeadNormsArgs>& a) { cpu::head_norms(*this, *workspace_, a.shape, a.args); }
   void compute(const OfSegments<HeadNormsBackwardArgs>& a) { cpu::head_norms_backward(*this, *workspace_, a.shape, a.args); }

@@ -104,6 +104,8 @@ void merge_attention(cudaStream_t stream, const SegmentShape& shape, const Merge
 
 // columns.cu
 void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
+void join_blocks(cudaStream_t stream, const JoinBlocksArgs& args);
+void add_blocks(cudaStream_t stream, const AddBlocksArgs& args);
 
 // attention_mma.cu, attention_mma_backward.cu: all tensors bf16, if attention_choice.cpp chooses them. dq and
 // dkv are bf16 and overwritten, or f32.

@@ -199,6 +199,8 @@ class CudaOps final : public Ops {
   void compute(const OfSegments<MergeAttentionArgs>& of) { attention_.merge_attention(of.shape, of.args); }
 
   void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
+  void compute(const JoinBlocksArgs& args) { enqueue("join_blocks", cuda::join_blocks, args); }
+  void compute(const AddBlocksArgs& args) { enqueue("add_blocks", cuda::add_blocks, args); }
 
   void compute(const RowDotsArgs& args) { enqueue("row_dots", cuda::row_dots, args); }
   void compute(const SplitNormArgs& args) { enqueue("split_norm", cuda::split_norm, args); }

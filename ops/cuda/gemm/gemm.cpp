@@ -222,7 +222,7 @@ bool takes_bias(const GemmShape& shape) {
 }
 
 cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {
-  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales, bias] = operands;
+  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales, bias, factor] = operands;
   assert(b.dtype == type_of_b(a.dtype));
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
@@ -238,8 +238,8 @@ cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void
   const Vectors vectors{a_scale, b_scale, bias};
   const Plan& plan = this->plan({shape, a_scales, b_scales}, vectors);
   set_vectors(plan, vectors);
-  const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
-  return cublasLtMatmul(handle_, plan.operation.get(), &one, b.data, plan.b.get(), a.data, plan.a.get(), &beta,
+  const float beta = addend == nullptr ? 0.0F : 1.0F;
+  return cublasLtMatmul(handle_, plan.operation.get(), &factor, b.data, plan.b.get(), a.data, plan.a.get(), &beta,
                         addend == nullptr ? out.data : addend, plan.out.get(), out.data, plan.out.get(), &plan.algorithm,
                         workspace, gemm_workspace, stream);
 }

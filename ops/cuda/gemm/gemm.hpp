@@ -32,6 +32,7 @@ struct GemmOperands {
   const float *a_scale = nullptr, *b_scale = nullptr;
   Fp8Scales a_scales = Fp8Scales::tensor, b_scales = Fp8Scales::tensor;  // not both of blocks, nor one of a tensor
   const void* bias = nullptr;  // [n] of out's type, added to each row before the one rounding; only where takes_bias()
+  float factor = 1;            // multiplies the product before all else is added
 };
 
 // Returns true if Gemm adds a bias to the product of this shape.
