@@ -38,6 +38,13 @@ void multiply_columns(const BlockContext& context, const AdaptedProduct& args) {
       {.kind = MatmulKind::forward, .in = args.full, .w = args.w, .residual = added, .out = args.out, .bias = args.bias});
 }
 
+// Returns a copy that gradients of weights may read until they have been computed.
+Tensor copy_of(const BlockContext& context, const Tensor& input, WeightGradients& gradients) {
+  const Tensor copy = gradients.memory().allocate(input.shape, context.dtype);
+  context.ops.copy(input, copy);
+  return copy;
+}
+
 }  // namespace
 
 void NormedProjection::bind(const BoundTensors& tensors) {
@@ -96,23 +103,12 @@ std::optional<Norm::Factors> NormedProjection::norm_factors(const BlockContext& 
   return norm_->factors(saved.statistics);
 }
 
-// The block's input gradient may be written over its input before W runs.
-Tensor NormedProjection::input_until_gradients(const BlockContext& context, WeightGradients& gradients, const Saved& saved) {
-  if (!gradients.defers()) return saved.input;
-  const Tensor copy = gradients.memory().allocate(saved.input.shape, context.dtype);
-  context.ops.copy(saved.input, copy);
-  return copy;
-}
-
 // The block's input gradient may be written over its input before W runs, or before the adapter's gradients, so that they read
 // a copy.
 Tensor NormedProjection::matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const {
   if (saved.normed.shape.rank() > 0) return saved.normed;
   if (norm_) return norm_again(context, gradients.memory(), saved);
-  if (!gradients.defers() && !adapter_) return saved.input;
-  const Tensor copy = gradients.memory().allocate(saved.input.shape, context.dtype);
-  context.ops.copy(saved.input, copy);
-  return copy;
+  return gradients.defers() || adapter_ ? copy_of(context, saved.input, gradients) : saved.input;
 }
 
 Tensor NormedProjection::product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const {
@@ -157,19 +153,19 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   const ArenaScope scope(context.workspace);
   if (!norm_) return backward_without_norm(context, args, gradients, saved);
   const auto factors = norm_factors(context, saved);
-  const Tensor normed = needs_input() && !factors ? matrix_input(context, gradients, saved) : Tensor{};
+  Tensor input;  // of the matrix, or of the norm; the block's input gradient may be written over the latter before W runs
+  if (factors)
+    input = gradients.defers() ? copy_of(context, saved.input, gradients) : saved.input;
+  else if (needs_input())
+    input = matrix_input(context, gradients, saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
   if (adapter_) {  // whose matrix is frozen
-    multiply_back(context,
-                  {.product_grad = product_grad,
-                   .input = factors ? input_until_gradients(context, gradients, saved) : normed,
-                   .norm = factors,
-                   .input_grad = normed_grad},
+    multiply_back(context, {.product_grad = product_grad, .input = input, .norm = factors, .input_grad = normed_grad},
                   gradients, saved);
   } else {
     gradients.add_and_scatter(
-        {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+        {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = input, .dw = matrix_.grad});
   }
   norm_backward(context, args, normed_grad, saved);
 }

@@ -70,11 +70,8 @@ class NormedProjection {
   Arena* arena_of_input(const BlockContext& context, const KeptMemory& memory) const;
   // Returns the matrix's input, as the gradient of the matrix reads it.
   Tensor matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const;
-  // Returns the norm's factors where the adapter's gradients are computed from its input. Half precision does not have the
-  // range of gradients that are multiplied by the factors of rows.
+  // Returns the norm's factors where the adapter's gradients are computed from its input; half precision lacks the range.
   std::optional<Norm::Factors> norm_factors(const BlockContext& context, const Saved& saved) const;
-  // Returns the norm's input, which stays valid until the gradients of weights have been computed.
-  static Tensor input_until_gradients(const BlockContext& context, WeightGradients& gradients, const Saved& saved);
   struct GradientArgs {
     Tensor product_grad;                     // [T, N]
     Tensor input;                            // [T, H]
