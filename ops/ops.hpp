@@ -51,18 +51,19 @@ template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, DequantiseArgs,
-          GatherArgs, ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs,
-          RowDotsArgs, SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
-          OfSegments<HeadNormsArgs>, OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs,
-          LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
-          PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
-          OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
-          CountedRowsArgs, ContextTargetsArgs, SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs,
-          SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs,
-          SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
-          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
-          OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
-          ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs>;
+          DrawNormalsArgs, QuantiseNf4Args, CodeNf4ScalesArgs, GatherArgs, ScatterSumArgs, SumCopiesArgs, EmbeddingArgs,
+          EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs, SplitNormArgs, SplitNormBackwardArgs, CopyArgs,
+          ZeroArgs, CopyColumnsArgs, JoinBlocksArgs, AddBlocksArgs, OfSegments<RotaryArgs>, OfSegments<HeadNormsArgs>,
+          OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs,
+          GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
+          OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
+          OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, ContextTargetsArgs,
+          SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
+          AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
+          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs,
+          SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs, OfSegments<LatentHeadsArgs>,
+          OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>, ExpertBiasArgs, ExpertBiasBackwardArgs,
+          EightBitUpdateArgs, TensorUpdateArgs>;
 
 class Ops {
  public:
@@ -101,6 +102,11 @@ class Ops {
   // out = the matrix's values, each a product of two numbers in fp32, rounded to out's type. The bits are those of bitsandbytes
   // for nf4, and the same on all devices.
   void dequantise(const DequantiseArgs& args) { enqueue(args); }
+  // The three make nf4 matrices on the device, with the bits of the host's quantise() (model/quantisation/quantise.hpp) and of
+  // random_weights(). Throw Error(unavailable) on CPUs, where the host's code is as fast.
+  void draw_normals(const DrawNormalsArgs& args) { enqueue(args); }
+  void quantise_nf4(const QuantiseNf4Args& args) { enqueue(args); }
+  void code_nf4_scales(const CodeNf4ScalesArgs& args) { enqueue(args); }
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. With one rank they copy, or do nothing if the
   // memory is the same.
   void gather(const GatherArgs& args) { enqueue(args); }
@@ -134,6 +140,9 @@ class Ops {
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
   // Copies columns of each row, rounded if target's type has fewer bits.
   void copy_columns(const CopyColumnsArgs& args) { enqueue(args); }
+  // Puts blocks together, and adds a matrix to its blocks, element by element.
+  void join_blocks(const JoinBlocksArgs& args) { enqueue(args); }
+  void add_blocks(const AddBlocksArgs& args) { enqueue(args); }
   // Rotates columns (i, i + R/2) of the query and key heads of qkv in place, by the angle of the token's position (Su et al.
   // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }

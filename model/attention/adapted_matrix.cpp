@@ -31,7 +31,8 @@ void AdaptedMatrix::backward(const BlockContext& context, const BackwardArgs& ar
   if (adapter_) {
     const Tensor own = context.own_rows(args.input);
     const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
-    adapter_->backward_columns(context, {args.output_grad, own, residual, added}, gradients, saved);
+    adapter_->backward_columns(
+        context, {.output_grad = args.output_grad, .input = own, .residual = residual, .input_grad = added}, gradients, saved);
     residual = added;
   }
   context.ops.matmul_scatter({.tp = context.tp,

@@ -36,6 +36,8 @@ struct AdapterTargets {
   void bind(const BoundTensors& tensors);
   // Returns a target's columns of `low` [.., R], in `memory` unless they are all of it.
   Tensor columns_of(const BlockContext& context, const Tensor& low, const AdapterTarget& target, Arena& memory) const;
+  // Returns nothing where the targets' scales differ.
+  std::optional<float> common_scale() const;
   // Multiplies each target's columns of `low` by its scale.
   void scale(const BlockContext& context, const Tensor& low) const;
 };
@@ -52,10 +54,15 @@ inline Tensor AdapterTargets::columns_of(const BlockContext& context, const Tens
   return own;
 }
 
-inline void AdapterTargets::scale(const BlockContext& context, const Tensor& low) const {
+inline std::optional<float> AdapterTargets::common_scale() const {
   const float first = all.front().scale;
-  if (std::all_of(all.begin(), all.end(), [&](const AdapterTarget& one) { return one.scale == first; })) {
-    if (first != 1) context.ops.scale({.x = low, .out = low, .factor = first, .exact = true});
+  const bool is_common = std::all_of(all.begin(), all.end(), [&](const AdapterTarget& one) { return one.scale == first; });
+  return is_common ? std::optional(first) : std::nullopt;
+}
+
+inline void AdapterTargets::scale(const BlockContext& context, const Tensor& low) const {
+  if (const auto common = common_scale()) {
+    if (*common != 1) context.ops.scale({.x = low, .out = low, .factor = *common, .exact = true});
     return;
   }
   for (const AdapterTarget& target : all) {

@@ -21,12 +21,9 @@ void LowRankAdapter::bind(const BoundTensors& tensors) {
 Tensor LowRankAdapter::second(const BlockContext& context) const {
   if (targets_.is_single()) return targets_.all.front().out.weight;
   const Tensor whole = context.workspace.allocate({targets_.rows, targets_.rank}, context.dtype);
-  context.ops.zero(whole);
-  for (const AdapterTarget& target : targets_.all)
-    context.ops.copy_columns({.source = target.out.weight,
-                              .target = whole.row_range(target.row, target.row + target.rows),
-                              .target_begin = target.column,
-                              .count = target.rank});
+  std::vector<MatrixBlock> blocks;
+  for (const AdapterTarget& target : targets_.all) blocks.push_back({target.out.weight, target.row, target.column});
+  context.ops.join_blocks({.blocks = blocks, .out = whole});
   return whole;
 }
 
@@ -56,8 +53,10 @@ void LowRankAdapter::drop_inputs(const BlockContext& context, const AdapterTarge
 
 void LowRankAdapter::lower(const BlockContext& context, const TensorParallel& tp, const InputRows& input,
                            const Tensor& low) const {
+  const std::optional<float> scale = targets_.common_scale();
   const auto multiply = [&](const Tensor& values, const Tensor& w, const Tensor& out) {
-    context.ops.matmul_scatter({.tp = tp, .kind = MatmulKind::forward, .in = values, .w = w, .out = out});
+    context.ops.matmul_scatter(
+        {.tp = tp, .kind = MatmulKind::forward, .in = values, .w = w, .out = out, .factor = scale.value_or(1)});
   };
   if (!drops(context)) {
     multiply(input.values, in_.weight, low);
@@ -73,7 +72,7 @@ void LowRankAdapter::lower(const BlockContext& context, const TensorParallel& tp
         context.ops.copy_columns({.source = own, .target = low, .target_begin = target.column, .count = target.rank});
     }
   }
-  targets_.scale(context, low);
+  if (!scale) targets_.scale(context, low);
 }
 
 void LowRankAdapter::forward(const BlockContext& context, const TensorParallel& inputs, const ForwardArgs& args,
@@ -92,8 +91,14 @@ Tensor LowRankAdapter::low_grad(const BlockContext& context, const TensorParalle
                                 std::int64_t rows, WeightGradients& gradients) const {
   const Tensor low = gradients.allocate({rows, targets_.rank}, context.dtype);
   const ArenaScope scope(context.workspace);
-  context.ops.matmul_scatter({.tp = tp, .kind = MatmulKind::input_grad, .in = output_grad, .w = second(context), .out = low});
-  targets_.scale(context, low);
+  const std::optional<float> scale = targets_.common_scale();
+  context.ops.matmul_scatter({.tp = tp,
+                              .kind = MatmulKind::input_grad,
+                              .in = output_grad,
+                              .w = second(context),
+                              .out = low,
+                              .factor = scale.value_or(1)});
+  if (!scale) targets_.scale(context, low);
   return low;
 }
 
@@ -108,7 +113,7 @@ void LowRankAdapter::find_input_grad(const BlockContext& context, const Tensor& 
   std::optional<Tensor> so_far = residual;
   for (const AdapterTarget& target : targets_.all) {
     const ArenaScope scope(context.workspace);
-    const Tensor own = context.workspace.allocate(sum.shape, context.dtype);
+    const Tensor own = context.workspace.allocate(sum.shape, sum.dtype);
     multiply(targets_.columns_of(context, low_grad, target, context.workspace), first_of(target), own, {});
     drop_inputs(context, target, {own, input_grad.first_row}, sum, so_far);
     so_far = sum;
@@ -127,15 +132,23 @@ void LowRankAdapter::add_first_grads(const BlockContext& context, const Tensor& 
   }
 }
 
+void LowRankAdapter::add_normed_first_grads(const BlockContext& context, const Tensor& low_grad, const Tensor& input,
+                                            const Norm::Factors& norm, WeightGradients& gradients) const {
+  const Tensor weighed = gradients.allocate(low_grad.shape, context.dtype);
+  context.ops.weigh_rows({.x = low_grad, .weights = norm.rows, .y = weighed});
+  gradients.add_targets({.dy = weighed,
+                         .x = input,
+                         .product = gradients.allocate(in_.grad.shape, DType::f32),
+                         .targets = {{in_.grad}},
+                         .factors = norm.columns,
+                         .offset = norm.offset});
+}
+
 void LowRankAdapter::add_second_grads(const Tensor& output_grad, const Tensor& low, WeightGradients& gradients) const {
   if (targets_.is_single()) return gradients.add({.dy = output_grad, .x = low, .dw = targets_.all.front().out.grad});
   TargetGradArgs args{
       .dy = output_grad, .x = low, .product = gradients.allocate({targets_.rows, targets_.rank}, DType::f32), .targets = {}};
-  for (const AdapterTarget& target : targets_.all)
-    args.targets.push_back({.dw = target.out.grad,
-                            .part = gradients.allocate(target.out.grad.shape, DType::f32),
-                            .row = target.row,
-                            .column = target.column});
+  for (const AdapterTarget& target : targets_.all) args.targets.push_back({target.out.grad, target.row, target.column});
   gradients.add_targets(std::move(args));
 }
 
@@ -146,6 +159,7 @@ void LowRankAdapter::backward_columns(const BlockContext& context, const Columns
   const Tensor low = low_grad(context, context.tp, args.output_grad, args.input.rows(), gradients);
   find_input_grad(context, low, args.residual, {args.input_grad, first});
   WeightGradients partial = gradients.unannounced();
+  if (args.norm) return add_normed_first_grads(context, low, args.input, *args.norm, partial);
   add_first_grads(context, low, {args.input, first}, partial);
 }
 

@@ -17,6 +17,7 @@
 
 #include "model/blocks/adapter_targets.hpp"
 #include "model/blocks/block_compute.hpp"
+#include "model/blocks/norm.hpp"
 
 namespace pipetrain {
 
@@ -49,10 +50,11 @@ class LowRankAdapter {
 
   // All but input_grad and the residual must stay valid as long as WeightGradients requires.
   struct ColumnsBackwardArgs {
-    Tensor output_grad;                   // [T, N]
-    Tensor input;                         // [Tr, K], this rank's rows
-    std::optional<Tensor> residual = {};  // [Tr, K]
-    Tensor input_grad;                    // [Tr, K], output: the gradient through the adapters, plus the residual
+    Tensor output_grad;                      // [T, N]
+    Tensor input;                            // [Tr, K], this rank's rows
+    std::optional<Norm::Factors> norm = {};  // given: `input` is that of the norm in front of the adapters, which drop nothing
+    std::optional<Tensor> residual = {};     // [Tr, K]
+    Tensor input_grad;                       // [Tr, K], output: the gradient through the adapters, plus the residual
     // The number of the input's first row among the microbatch's tokens; not given: as the ranks divide them.
     std::optional<std::int64_t> first_row = {};
   };
@@ -69,6 +71,7 @@ class LowRankAdapter {
                      const Saved& saved) const;
 
   const std::vector<AdapterTarget>& targets() const { return targets_.all; }
+  bool drops(const BlockContext& context) const { return targets_.all.front().dropout.active(context); }
   // Returns the matrix with its adapters added, weight + scale B A: [N, K] in the workspace.
   Tensor merged(const BlockContext& context, const Tensor& weight) const;
 
@@ -81,7 +84,6 @@ class LowRankAdapter {
 
   explicit LowRankAdapter(AdapterTargets targets) : targets_(std::move(targets)) {}
 
-  bool drops(const BlockContext& context) const { return targets_.all.front().dropout.active(context); }
   Tensor second(const BlockContext& context) const;
   Tensor first_of(const AdapterTarget& target) const {
     return in_.weight.row_range(target.column, target.column + target.rank);
@@ -99,6 +101,10 @@ class LowRankAdapter {
                        const InputRows& input_grad) const;
   void add_first_grads(const BlockContext& context, const Tensor& low_grad, const InputRows& input,
                        WeightGradients& gradients) const;
+  // The same for inputs whose norm has not been computed: the gradient's rows take the norm's rows, and its columns the
+  // weights.
+  void add_normed_first_grads(const BlockContext& context, const Tensor& low_grad, const Tensor& input,
+                              const Norm::Factors& norm, WeightGradients& gradients) const;
   void add_second_grads(const Tensor& output_grad, const Tensor& low, WeightGradients& gradients) const;
 
   AdapterTargets targets_;

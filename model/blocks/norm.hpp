@@ -42,6 +42,17 @@ class Norm {
     Tensor dx;                                 // [Tr, H], output; may be x's memory
     std::optional<Tensor> residual_sums = {};  // [H] f32: the column sums of residual are added to it
   };
+  // The norm's output is its input times a number for each row, times the sum of a number for each column and the offset.
+  struct Factors {
+    Tensor rows;     // [Tr] f32
+    Tensor columns;  // [H]
+    float offset = 0;
+  };
+  // Returns nothing for a LayerNorm, which also subtracts the mean.
+  std::optional<Factors> factors(const Statistics& statistics) const {
+    if (kind_ == NormKind::layer) return std::nullopt;
+    return Factors{statistics.inv_scale, weight_.weight, offset_};
+  }
   // Adds to the gradients of the weights that are trained.
   void backward(const BlockContext& context, const BackwardArgs& args) const;
 

@@ -38,6 +38,13 @@ void multiply_columns(const BlockContext& context, const AdaptedProduct& args) {
       {.kind = MatmulKind::forward, .in = args.full, .w = args.w, .residual = added, .out = args.out, .bias = args.bias});
 }
 
+// Returns a copy that gradients of weights may read until they have been computed.
+Tensor copy_of(const BlockContext& context, const Tensor& input, WeightGradients& gradients) {
+  const Tensor copy = gradients.memory().allocate(input.shape, context.dtype);
+  context.ops.copy(input, copy);
+  return copy;
+}
+
 }  // namespace
 
 void NormedProjection::bind(const BoundTensors& tensors) {
@@ -90,15 +97,18 @@ Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, 
   return normed;
 }
 
+std::optional<Norm::Factors> NormedProjection::norm_factors(const BlockContext& context, const Saved& saved) const {
+  const bool has_output = saved.normed.shape.rank() > 0;
+  if (!norm_ || !adapter_ || has_output || context.dtype == DType::f16 || adapter_->drops(context)) return std::nullopt;
+  return norm_->factors(saved.statistics);
+}
+
 // The block's input gradient may be written over its input before W runs, or before the adapter's gradients, so that they read
 // a copy.
 Tensor NormedProjection::matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const {
   if (saved.normed.shape.rank() > 0) return saved.normed;
   if (norm_) return norm_again(context, gradients.memory(), saved);
-  if (!gradients.defers() && !adapter_) return saved.input;
-  const Tensor copy = gradients.memory().allocate(saved.input.shape, context.dtype);
-  context.ops.copy(saved.input, copy);
-  return copy;
+  return gradients.defers() || adapter_ ? copy_of(context, saved.input, gradients) : saved.input;
 }
 
 Tensor NormedProjection::product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const {
@@ -112,7 +122,9 @@ void NormedProjection::backward_without_norm(const BlockContext& context, const 
   const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
   const Tensor input = needs_input() ? matrix_input(context, gradients, saved) : Tensor{};
   gradients.add({.dy = product_grad, .x = input, .dw = matrix_.grad});
-  multiply_back(context, {product_grad, input, args.residual, args.input_grad}, gradients, saved);
+  multiply_back(context,
+                {.product_grad = product_grad, .input = input, .residual = args.residual, .input_grad = args.input_grad},
+                gradients, saved);
   if (args.residual_sums) context.ops.bias_grad(*args.residual, *args.residual_sums);
 }
 
@@ -122,7 +134,9 @@ void NormedProjection::multiply_back(const BlockContext& context, const Gradient
   if (adapter_) {
     const Tensor own = context.own_rows(args.input);
     const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
-    adapter_->backward_columns(context, {args.product_grad, own, residual, added}, gradients, saved.adapter);
+    adapter_->backward_columns(
+        context, {.output_grad = args.product_grad, .input = own, .norm = args.norm, .residual = residual, .input_grad = added},
+        gradients, saved.adapter);
     residual = added;
   }
   context.ops.matmul_scatter({.tp = context.tp,
@@ -138,14 +152,20 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const ArenaScope scope(context.workspace);
   if (!norm_) return backward_without_norm(context, args, gradients, saved);
-  const Tensor normed = needs_input() ? matrix_input(context, gradients, saved) : Tensor{};
+  const auto factors = norm_factors(context, saved);
+  Tensor input;  // of the matrix, or of the norm; the block's input gradient may be written over the latter before W runs
+  if (factors)
+    input = gradients.defers() ? copy_of(context, saved.input, gradients) : saved.input;
+  else if (needs_input())
+    input = matrix_input(context, gradients, saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
   if (adapter_) {  // whose matrix is frozen
-    multiply_back(context, {.product_grad = product_grad, .input = normed, .input_grad = normed_grad}, gradients, saved);
+    multiply_back(context, {.product_grad = product_grad, .input = input, .norm = factors, .input_grad = normed_grad},
+                  gradients, saved);
   } else {
     gradients.add_and_scatter(
-        {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+        {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = input, .dw = matrix_.grad});
   }
   norm_backward(context, args, normed_grad, saved);
 }

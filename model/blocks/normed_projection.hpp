@@ -64,16 +64,20 @@ class NormedProjection {
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
   // True when the backward needs the matrix's input for gradients of weights.
   bool needs_input() const { return matrix_.is_trained() || adapter_; }
-  // Returns the arena of the norm's output; null: it is not kept. An adapter alone does not keep it, because computing it again
-  // takes 1 % of a layer's time and the output 3 % of its memory.
+  // Returns the arena of the norm's output; null: it is not kept. An adapter alone does not keep it, because its gradient
+  // can be computed from the norm's input (norm_factors), or the output again in 1 % of a layer's time, and it has 3 % of the
+  // layer's memory.
   Arena* arena_of_input(const BlockContext& context, const KeptMemory& memory) const;
   // Returns the matrix's input, as the gradient of the matrix reads it.
   Tensor matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const;
+  // Returns the norm's factors where the adapter's gradients are computed from its input; half precision lacks the range.
+  std::optional<Norm::Factors> norm_factors(const BlockContext& context, const Saved& saved) const;
   struct GradientArgs {
-    Tensor product_grad;                  // [T, N]
-    Tensor input;                         // [T, H]
-    std::optional<Tensor> residual = {};  // [Tr, H]
-    Tensor input_grad;                    // [Tr, H], output
+    Tensor product_grad;                     // [T, N]
+    Tensor input;                            // [T, H]
+    std::optional<Norm::Factors> norm = {};  // given: `input` is the norm's
+    std::optional<Tensor> residual = {};     // [Tr, H]
+    Tensor input_grad;                       // [Tr, H], output
   };
   // input_grad = the gradient of the input through the matrix and the adapter, plus the residual.
   void multiply_back(const BlockContext& context, const GradientArgs& args, WeightGradients& gradients,

@@ -25,15 +25,12 @@ void enqueue_product(Ops& ops, const Fp8MatmulArgs& args, const Done& done) {
 template <class Done>
 void enqueue_product(Ops& ops, const TargetGradArgs& args, const Done& done) {
   ops.weight_grad({.dy = args.dy, .x = args.x, .dw = args.product, .accumulate = Accumulate::no});
-  for (const TargetGradArgs::Target& target : args.targets) {
-    const bool adds = args.accumulate == Accumulate::yes;
-    ops.copy_columns({.source = args.product.row_range(target.row, target.row + target.dw.rows()),
-                      .source_begin = target.column,
-                      .target = adds ? target.part : target.dw,
-                      .count = target.dw.cols()});
-    if (adds) ops.add(target.dw, target.part);
-    done(target.dw);
-  }
+  ops.add_blocks({.source = args.product,
+                  .blocks = args.targets,
+                  .accumulate = args.accumulate,
+                  .factors = args.factors,
+                  .offset = args.offset});
+  for (const MatrixBlock& target : args.targets) done(target.values);
 }
 
 }  // namespace

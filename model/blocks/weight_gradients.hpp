@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -14,17 +15,15 @@
 namespace pipetrain {
 
 // The gradient of the matrices of several targets, which are parts of one product dy^T x: a target's are some rows of dy^T and
-// some columns of x.
+// some columns of x. Where x has not been multiplied by the weights of a norm yet, the product is.
 struct TargetGradArgs {
-  struct Target {
-    Tensor dw;                         // [rows, columns] f32
-    Tensor part;                       // [rows, columns] f32, scratch
-    std::int64_t row = 0, column = 0;  // the first of dy's and of x's columns
-  };
-  Tensor dy;       // [T, N]
-  Tensor x;        // [T, K]
-  Tensor product;  // [N, K] f32, scratch
-  std::vector<Target> targets;
+  Tensor dy;                         // [T, N]
+  Tensor x;                          // [T, K]
+  Tensor product;                    // [N, K] f32, scratch
+  std::vector<MatrixBlock> targets;  // the gradients' places in the product, f32
+  // As in AddBlocksArgs.
+  std::optional<Tensor> factors = {};
+  float offset = 0;
   Accumulate accumulate = Accumulate::yes;
 };
 

@@ -149,7 +149,8 @@ std::optional<TargetFault> find_unbuilt_adapters(const ModelConfig& config) {
     return TargetFault{target,
                        "adapters of experts, of latent attention and of the head have no magnitudes (DoRA); name other "
                        "matrices, such as o_proj, or leave them out"};
-  if (adapts_head(config) && config.trained.head)
+  const auto is_head = [](TensorRole matrix) { return matrix == TensorRole::output_weight; };
+  if (config.trained.head && adapts(config, is_head))
     return TargetFault{target, "the head is trained whole, so that it takes no adapter; leave out one of them"};
   return find_unequal_experts(config);
 }
@@ -159,15 +160,6 @@ std::optional<TargetFault> find_unbuilt_adapters(const ModelConfig& config) {
 bool adapts_experts(const ModelConfig& config) {
   using enum TensorRole;
   return adapts(config, [](TensorRole matrix) { return matrix == expert_in_weight || matrix == expert_out_weight; });
-}
-
-bool adapts_shared_experts(const ModelConfig& config) {
-  using enum TensorRole;
-  return adapts(config, [](TensorRole matrix) { return matrix == shared_in_weight || matrix == shared_out_weight; });
-}
-
-bool adapts_head(const ModelConfig& config) {
-  return adapts(config, [](TensorRole matrix) { return matrix == TensorRole::output_weight; });
 }
 
 namespace {

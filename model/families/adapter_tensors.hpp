@@ -21,10 +21,8 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
 inline constexpr std::string_view adapter_in_end = ".lora_A.weight", adapter_out_end = ".lora_B.weight",
                                   magnitude_end = ".lora_magnitude_vector";
 
-// True when routed experts of the model have adapters, its shared experts, or its head.
+// True when routed experts of the model have adapters.
 bool adapts_experts(const ModelConfig& config);
-bool adapts_shared_experts(const ModelConfig& config);
-bool adapts_head(const ModelConfig& config);
 
 // A target that names no module of the model that can have an adapter, or one whose adapters are not built.
 struct TargetFault {

@@ -78,7 +78,11 @@ void nf4_codes_of(std::span<const float> values, float scale, std::uint8_t* code
 Nf4ScaleCodes nf4_code_scales(std::span<const float> scales) {
   static const auto bounds = midpoints(nf4_scale_values());
   constexpr auto group = static_cast<std::size_t>(nf4_scale_group);
-  const double sum = std::accumulate(scales.begin(), scales.end(), 0.0);
+  double sum = 0;
+  for (std::size_t first = 0; first < scales.size(); first += group) {
+    const auto own = scales.subspan(first, std::min(group, scales.size() - first));
+    sum += std::accumulate(own.begin(), own.end(), 0.0);
+  }
   Nf4ScaleCodes coded;
   coded.mean = scales.empty() ? 0 : static_cast<float>(sum / static_cast<double>(scales.size()));
   coded.codes.resize(scales.size());

@@ -45,7 +45,9 @@ void nf4_codes_of(std::span<const float> values, float scale, std::uint8_t* code
 struct Nf4ScaleCodes {
   std::vector<std::uint8_t> codes;  // one for each scale
   std::vector<float> scales;        // one for each nf4_scale_group of them
-  float mean = 0;                   // of the scales, added in fp64; bitsandbytes adds them in fp32, in an order of its own
+  // The mean of the scales, added in fp64, in each group and then over the groups; bitsandbytes adds them in fp32, in an order
+  // of its own.
+  float mean = 0;
 };
 Nf4ScaleCodes nf4_code_scales(std::span<const float> scales);
 

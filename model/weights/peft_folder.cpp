@@ -38,6 +38,7 @@ class AdaptedWeights : public WeightSource {
   bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
     return source_of(parameter).load_quantised(parameter, layout, out);
   }
+  std::optional<NormalDraw> drawn(const Parameter& parameter) const override { return source_of(parameter).drawn(parameter); }
 
  private:
   const WeightSource& source_of(const Parameter& parameter) const { return is_trained(parameter.group) ? *trained_ : *base_; }

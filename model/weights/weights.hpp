@@ -13,6 +13,7 @@
 #include "model/config/config.hpp"
 #include "model/parameters/parameters.hpp"
 #include "model/weights/saved_type.hpp"
+#include "ops/normal_draw.hpp"
 #include "ops/quantised_matrix.hpp"
 
 namespace pipetrain {
@@ -26,6 +27,9 @@ class WeightSource {
   // Fills `out` (layout.bytes, host memory) with the slice, if the source has the tensor in the layout's form. Otherwise
   // returns false, and the caller quantises what load() gives. Throws as load() does.
   virtual bool load_quantised(const Parameter&, const QuantisedLayout&, std::byte*) const { return false; }
+  // Returns how load() draws the logical tensor's elements, so that a device may draw them itself; nothing where they are not
+  // drawn as normals.
+  virtual std::optional<NormalDraw> drawn(const Parameter&) const { return std::nullopt; }
 };
 
 // Normal(0, config.init_std), norms 1, biases 0; GPT-2's matrices that end in the residual stream have a deviation of

@@ -55,12 +55,10 @@ struct ScaleArgs {
   Tensor x;    // [Tr, H]
   Tensor out;  // [Tr, H], output; may be x's memory
   float factor = 1;
-  // On CPUs only:
   bool exact = false;                   // the factor is not rounded to x's type
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding
 };
 
-// On CPUs only.
 struct SigmoidArgs {
   Tensor x;  // [N] f32
   Tensor y;  // [N] f32, output; may be x's memory

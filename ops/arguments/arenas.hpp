@@ -1,10 +1,13 @@
 // The arguments of copies, rounding and sums of tensors that may have any meaning.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/tensor.hpp"
+#include "ops/accumulate.hpp"
 
 namespace pipetrain {
 
@@ -13,6 +16,26 @@ struct CopyColumnsArgs {
   std::int64_t source_begin = 0;  // the first of source's columns to copy
   Tensor target;                  // [R, ...]; columns [target_begin, target_begin + count) are written
   std::int64_t target_begin = 0, count = 0;
+};
+
+// A part of a larger matrix: some of its rows and columns.
+struct MatrixBlock {
+  Tensor values;
+  std::int64_t row = 0, column = 0;  // of its first element in the larger matrix
+};
+constexpr std::size_t most_matrix_blocks = 4;
+
+struct JoinBlocksArgs {
+  std::span<const MatrixBlock> blocks;  // most_matrix_blocks at most, of out's type; they share no element
+  Tensor out;                           // [N, K], output: the blocks, and zeros between them
+};
+
+struct AddBlocksArgs {
+  Tensor source;                        // [N, K] f32
+  std::span<const MatrixBlock> blocks;  // f32, of source, most_matrix_blocks at most; += or =
+  Accumulate accumulate = Accumulate::yes;
+  std::optional<Tensor> factors = {};  // [K]: source's columns are multiplied by them and the offset's sum
+  float offset = 0;
 };
 
 struct CopyArgs {

@@ -28,6 +28,7 @@ struct MatmulScatterArgs {
   std::optional<Tensor> residual = {};  // [Tr, ...], added before the one rounding to out's dtype; may be out's memory
   Tensor out;                           // [Tr, ...], output
   std::optional<Tensor> bias = {};      // [out's columns], added to each row of the ranks' sum
+  float factor = 1;                     // multiplies the ranks' sum, before or after its rounding; 1 where there is a residual
 };
 
 struct WeightGradArgs {

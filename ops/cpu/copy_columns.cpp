@@ -22,4 +22,21 @@ void copy_columns(CpuStream& stream, const CopyColumnsArgs& args) {
   });
 }
 
+void add_block(CpuStream& stream, const AddBlocksArgs& args, const MatrixBlock& block) {
+  const std::int64_t cols = block.values.cols(), source_cols = args.source.cols();
+  for_row_tiles(stream, block.values.rows(), cols, [&](std::int64_t first, std::int64_t end) {
+    const OptionalRows factors(args.factors ? std::optional(args.factors->reshaped({1, source_cols})) : std::nullopt);
+    const float* const by = factors[0];
+    for (std::int64_t row = first; row < end; ++row) {
+      const float* const from = args.source.as<float>() + (block.row + row) * source_cols;
+      float* const to = block.values.as<float>() + row * cols;
+      for (std::int64_t i = 0; i < cols; ++i) {
+        const std::int64_t column = block.column + i;
+        const float added = by == nullptr ? from[column] : from[column] * (by[column] + args.offset);
+        to[i] = args.accumulate == Accumulate::yes ? to[i] + added : added;
+      }
+    }
+  });
+}
+
 }  // namespace pipetrain::cpu

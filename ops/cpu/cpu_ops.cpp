@@ -1,3 +1,5 @@
+#include <cassert>
+
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "ops/cpu/head_norms.hpp"
@@ -26,7 +28,9 @@ class CpuOps final : public Ops {
     if (a.bias) add_bias(a.out, *a.bias);
   }
   void compute(const MatmulScatterArgs& a) {
+    assert(a.factor == 1 || !a.residual);
     a.tp.size() == 1 ? multiply(a) : multiply_and_sum(a);
+    if (a.factor != 1) scale({.x = a.out, .out = a.out, .factor = a.factor, .exact = true});
     if (a.bias) add_bias(a.out, *a.bias);
   }
   void multiply(const MatmulScatterArgs& a) {
@@ -58,6 +62,9 @@ class CpuOps final : public Ops {
   void compute(const QuantiseArgs&) { refuse_fp8(); }
   void compute(const Fp8MatmulArgs&) { refuse_fp8(); }
   void compute(const DequantiseArgs& a) { enqueue(cpu::dequantise, a); }
+  void compute(const DrawNormalsArgs&) { refuse_quantising(); }
+  void compute(const QuantiseNf4Args&) { refuse_quantising(); }
+  void compute(const CodeNf4ScalesArgs&) { refuse_quantising(); }
   void compute(const GatherArgs& a) {
     if (a.tp.size() > 1 && a.tp.sequence_parallel) return a.tp.group->all_gather(stream_, a.shard, a.full);
     if (a.shard.data != a.full.data) copy(a.shard, a.full);
@@ -96,6 +103,17 @@ class CpuOps final : public Ops {
   void compute(const CopyArgs& a) { stream_.copy(a.target.data, a.source.data, a.source.bytes()); }
   void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
   void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }
+  void compute(const JoinBlocksArgs& a) {
+    zero(a.out);
+    for (const auto& [values, row, column] : a.blocks)
+      copy_columns({.source = values,
+                    .target = a.out.row_range(row, row + values.rows()),
+                    .target_begin = column,
+                    .count = values.cols()});
+  }
+  void compute(const AddBlocksArgs& a) {
+    for (const MatrixBlock& block : a.blocks) enqueue(cpu::add_block, a, block);
+  }
   void compute(const OfSegments<RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
   void compute(const OfSegments<HeadNormsArgs>& a) { cpu::head_norms(*this, *workspace_, a.shape, a.args); }
   void compute(const OfSegments<HeadNormsBackwardArgs>& a) { cpu::head_norms_backward(*this, *workspace_, a.shape, a.args); }
@@ -208,6 +226,9 @@ class CpuOps final : public Ops {
   void compute(const SquareSumsArgs& a) { enqueue(cpu::square_sums, a.tensor, a.sums); }
   void compute(const AddArgs& a) { enqueue(cpu::add, a.target, a.source, a.target); }
 
+  [[noreturn]] static void refuse_quantising() {
+    throw Error(ErrorKind::unavailable, "this device quantises no weights; the host does");
+  }
   [[noreturn]] static void refuse_fp8() {
     throw Error(ErrorKind::unavailable, "this device computes no products in 8 bits; use precision fp32");
   }

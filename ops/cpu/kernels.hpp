@@ -39,6 +39,8 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
 // partial [row_tiles, cols], here and in bias_grad, holds the tiles' sums of dbias, which are added in order.
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void copy_columns(CpuStream& stream, const CopyColumnsArgs& args);
+// Computes one of the blocks of Ops::add_blocks. args.blocks is not read.
+void add_block(CpuStream& stream, const AddBlocksArgs& args, const MatrixBlock& block);
 void scale(CpuStream& stream, const ScaleArgs& args);
 void sigmoid(CpuStream& stream, const SigmoidArgs& args);
 void sigmoid_backward(CpuStream& stream, const SigmoidBackwardArgs& args);

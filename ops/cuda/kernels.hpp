@@ -80,6 +80,12 @@ void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
+// quantise_nf4.cu
+void draw_normals(cudaStream_t stream, const DrawNormalsArgs& args);
+void quantise_nf4(cudaStream_t stream, const QuantiseNf4Args& args);
+std::size_t code_nf4_scales_scratch(const QuantisedLayout& layout);
+void code_nf4_scales(cudaStream_t stream, const CodeNf4ScalesArgs& args, void* scratch);
+
 // dequantise.cu
 void dequantise(cudaStream_t stream, const DequantiseArgs& args);
 
@@ -98,6 +104,8 @@ void merge_attention(cudaStream_t stream, const SegmentShape& shape, const Merge
 
 // columns.cu
 void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
+void join_blocks(cudaStream_t stream, const JoinBlocksArgs& args);
+void add_blocks(cudaStream_t stream, const AddBlocksArgs& args);
 
 // attention_mma.cu, attention_mma_backward.cu: all tensors bf16, if attention_choice.cpp chooses them. dq and
 // dkv are bf16 and overwritten, or f32.

@@ -116,12 +116,6 @@ struct CombinationTable {
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
 
       not_built(adapters, fp8, "adapters in fp8 are not built yet; use bf16"),
-      {head_adapters, {}, DeviceKind::cuda, "adapters of the head are not built for GPUs yet; name matrices of layers", true},
-      {shared_adapters,
-       {},
-       DeviceKind::cuda,
-       "adapters of shared experts are not built for GPUs yet; name matrices of attention, such as q_proj",
-       true},
       excluded(
           expert_adapters, adapter_dropout,
           "PEFT drops no inputs of experts, whose matrices it adapts as one parameter; use lora-dropout 0, or name matrices "

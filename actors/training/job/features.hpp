@@ -44,8 +44,6 @@ enum class Feature {
   adapters,
   adapter_dropout,
   expert_adapters,
-  shared_adapters,
-  head_adapters,
   loss_chunks,
   fp8,
   one_replica,

@@ -8,6 +8,7 @@
 #include "actors/ranks/load_weights.hpp"
 #include "core/loading_threads.hpp"
 #include "core/threads/on_threads.hpp"
+#include "model/quantisation/nf4.hpp"
 #include "model/quantisation/quantise.hpp"
 
 namespace pipetrain {
@@ -121,12 +122,43 @@ void QuantisedWeights::release(std::size_t block) {
   --slot.held;
 }
 
+std::optional<QuantisedWeights::DrawingMemory> QuantisedWeights::drawing_memory(const QuantisedLayout& layout) const {
+  if (ops_.stream().device().id().kind != DeviceKind::cuda || !is_nf4(layout.form)) return std::nullopt;
+  const std::size_t scales = align_up(static_cast<std::size_t>(layout.blocks()) * sizeof(float));
+  const std::size_t block = static_cast<std::size_t>(nf4_block) * sizeof(float);
+  if (values_.bytes() < scales + block) return std::nullopt;  // many ranks share the matrix
+  auto* const memory = static_cast<std::byte*>(values_.data());
+  const auto blocks = static_cast<std::int64_t>((values_.bytes() - scales) / block);
+  return DrawingMemory{{memory, {layout.blocks()}, DType::f32}, {memory + scales, {blocks * nf4_block}, DType::f32}};
+}
+
+void QuantisedWeights::draw(const NormalDraw& draw, const DrawingMemory& memory, const QuantisedMatrix& matrix) {
+  const QuantisedLayout& layout = matrix.layout;
+  Stream& stream = ops_.stream();
+  stream.zero({matrix.data, {static_cast<std::int64_t>(layout.bytes)}, DType::e4m3});
+  stream.copy(matrix.data + layout.tables, nf4_level_values.data(), sizeof nf4_level_values);
+  if (layout.form == WeightForm::nf4)
+    stream.copy(matrix.data + layout.tables + sizeof nf4_level_values, nf4_scale_values().data(), sizeof nf4_scale_values());
+  const std::int64_t elements = layout.full.elements();
+  for (std::int64_t first = 0; first < elements; first += memory.values.elements()) {
+    const Tensor values = memory.values.row_range(0, std::min(memory.values.elements(), elements - first));
+    ops_.draw_normals({.draw = draw, .first = first, .out = values});
+    ops_.quantise_nf4({.values = values, .first = first, .out = matrix, .scales = memory.scales});
+  }
+  ops_.code_nf4_scales({.scales = memory.scales, .out = matrix});
+}
+
 void QuantisedWeights::load(const WeightSource& source) {
   Stream& stream = ops_.stream();
   std::mutex stream_turn;
   on_threads(loading_threads(stream.device()), matrices_.size(), [&](std::size_t i) {
     const QuantisedMatrix& matrix = matrices_[i];
     const Parameter& slice = setup_.layout.parameters[i];
+    const auto drawn = slice.transposed ? std::nullopt : source.drawn(slice);  // the elements are those of files in order
+    if (const auto memory = drawn ? drawing_memory(matrix.layout) : std::nullopt) {
+      const std::lock_guard lock(stream_turn);
+      return draw(*drawn, *memory, matrix);
+    }
     const auto bytes = std::make_unique_for_overwrite<std::byte[]>(matrix.layout.bytes);
     if (!source.load_quantised(slice, matrix.layout, bytes.get())) {
       const auto elements = static_cast<std::size_t>(matrix.layout.full.elements());
@@ -138,6 +170,7 @@ void QuantisedWeights::load(const WeightSource& source) {
     stream.copy(matrix.data, bytes.get(), matrix.layout.bytes);
     stream.synchronize();
   });
+  stream.synchronize();
   for (Slot& slot : slots_) slot.block.reset();
 }
 

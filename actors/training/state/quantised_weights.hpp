@@ -34,8 +34,9 @@ class QuantisedWeights final : public ParameterStore {
   const std::vector<Tensor>& acquire(std::size_t block) override;
   void release(std::size_t block) override;
 
-  // Takes the matrices from the source, in its own codes where it has them in this form; others are quantised on the host, a
-  // few at a time. Waits for the stream. Throws what the source throws.
+  // Takes the matrices from the source, in its own codes where it has them in this form. A GPU draws and quantises matrices of
+  // nf4 that begin with random numbers; others are quantised on the host, a few at a time. The bits are the same. Waits for the
+  // stream. Throws what the source throws.
   void load(const WeightSource& source);
   // Copies elements of a parameter's slice, dequantised to the operations' type, to host memory. No block may be held. Waits
   // for the stream.
@@ -53,7 +54,16 @@ class QuantisedWeights final : public ParameterStore {
     std::vector<std::vector<Tensor>> views = {};  // by block
   };
 
+  // Memory for drawing a logical matrix, in that of the slots.
+  struct DrawingMemory {
+    Tensor scales;  // of all its blocks
+    Tensor values;  // some of them, in whole blocks
+  };
+
   Slot& slot_for(std::size_t block);
+  // Returns nothing where the device draws no matrices of this layout.
+  std::optional<DrawingMemory> drawing_memory(const QuantisedLayout& layout) const;
+  void draw(const NormalDraw& draw, const DrawingMemory& memory, const QuantisedMatrix& matrix);
   void dequantise(std::size_t block, const Slot& slot);
 
   Setup setup_;

@@ -80,6 +80,12 @@ class CudaOps final : public Ops {
 
   void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
   void compute(const DequantiseArgs& args) { enqueue("dequantise", cuda::dequantise, args); }
+  void compute(const DrawNormalsArgs& args) { enqueue("draw_normals", cuda::draw_normals, args); }
+  void compute(const QuantiseNf4Args& args) { enqueue("quantise_nf4", cuda::quantise_nf4, args); }
+  void compute(const CodeNf4ScalesArgs& args) {
+    void* memory = scratch(cuda::code_nf4_scales_scratch(args.out.layout));
+    enqueue("code_nf4_scales", cuda::code_nf4_scales, args, memory);
+  }
 
   void compute(const GatherArgs& args) {
     if (args.tp.sequence_parallel && args.tp.size() > 1) return args.tp.group->all_gather(stream_, args.shard, args.full);
@@ -194,6 +200,8 @@ class CudaOps final : public Ops {
   void compute(const OfSegments<MergeAttentionArgs>& of) { attention_.merge_attention(of.shape, of.args); }
 
   void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
+  void compute(const JoinBlocksArgs& args) { enqueue("join_blocks", cuda::join_blocks, args); }
+  void compute(const AddBlocksArgs& args) { enqueue("add_blocks", cuda::add_blocks, args); }
 
   void compute(const RowDotsArgs& args) { enqueue("row_dots", cuda::row_dots, args); }
   void compute(const SplitNormArgs& args) { enqueue("split_norm", cuda::split_norm, args); }

@@ -47,7 +47,7 @@ void ParallelMatmul::matmul_scatter(const MatmulScatterArgs& args) {
 // The result refers to args.
 ParallelMatmul::PartialProduct ParallelMatmul::partial_product(const MatmulScatterArgs& args) {
   const auto make = [this, &args](std::int64_t begin, std::int64_t end, const Tensor& part) {
-    matmul({.kind = args.kind, .in = args.in.row_range(begin, end), .w = args.w, .out = part});
+    matmul({.kind = args.kind, .in = args.in.row_range(begin, end), .w = args.w, .out = part, .factor = args.factor});
   };
   return {args.in.rows(), product_cols(args.kind, args.w), make, args.residual, args.out};
 }
@@ -134,6 +134,7 @@ void ParallelMatmul::matmul(const MatmulScatterArgs& args) {
   const bool on_the_way =
       args.bias && takes_bias({out.rows(), out.cols(), args.in.cols(), product, args.in.dtype, out.dtype, true});
   if (on_the_way) operands.bias = args.bias->data;
+  operands.product_factor = args.factor;
   multiply(operands);
   if (args.bias && !on_the_way) add_bias_apart(out, *args.bias);
 }

@@ -13,7 +13,8 @@ struct Operand {
   std::int64_t row, col;
 };
 
-__global__ void small_gemm_kernel(int m, int n, int k, Operand a, Operand b, const float* addend, float* out) {
+__global__ void small_gemm_kernel(int m, int n, int k, Operand a, Operand b, double product_factor, const float* addend,
+                                  double addend_factor, float* out) {
   __shared__ float a_tile[tile][tile + 1], b_tile[tile][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y;
   const int i = blockIdx.y * tile + y, j = blockIdx.x * tile + x;
@@ -28,7 +29,8 @@ __global__ void small_gemm_kernel(int m, int n, int k, Operand a, Operand b, con
   }
   if (i >= m || j >= n) return;
   const std::int64_t at = static_cast<std::int64_t>(i) * n + j;
-  out[at] = static_cast<float>(addend == nullptr ? sum : sum + static_cast<double>(addend[at]));
+  sum *= product_factor;
+  out[at] = static_cast<float>(addend == nullptr ? sum : sum + addend_factor * static_cast<double>(addend[at]));
 }
 
 }  // namespace
@@ -40,9 +42,9 @@ void small_gemm(cudaStream_t stream, const GemmOperands& operands) {
   const Operand left = product == Product::dw ? Operand{data_of<float>(a), 1, m} : Operand{data_of<float>(a), k, 1};
   const Operand right = product == Product::y ? Operand{data_of<float>(b), 1, k} : Operand{data_of<float>(b), n, 1};
   const dim3 grid(blocks_for(n, tile), blocks_for(m, tile));
-  small_gemm_kernel<<<grid, dim3(tile, tile), 0, stream>>>(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), left,
-                                                           right, static_cast<const float*>(operands.addend),
-                                                           data_of<float>(out));
+  small_gemm_kernel<<<grid, dim3(tile, tile), 0, stream>>>(
+      static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), left, right, static_cast<double>(operands.product_factor),
+      static_cast<const float*>(operands.addend), static_cast<double>(operands.addend_factor), data_of<float>(out));
 }
 
 }  // namespace pipetrain::cuda

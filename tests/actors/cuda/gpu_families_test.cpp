@@ -61,6 +61,40 @@ TEST_CASE("adapters follow their golden trajectories in fp32 on one GPU, those o
   }
 }
 
+TEST_CASE("adapters of the head and of shared experts follow their golden trajectories in fp32 on one GPU",
+          "[gpu][golden][adapters]") {
+  for (const std::string name : {"deepseek_v2", "deepseek_v3", "deepseek_v3_experts", "qwen2_moe"}) {
+    const Reference reference = golden_adapter_reference(name);
+    const auto all = static_cast<std::int64_t>(reference.loss.size());
+    for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{1, 2, 1, 2}}) {
+      for (const int chunks : {1, 3}) {
+        INFO(name << ", " << to_string(layout) << ", chunks of the loss " << chunks);
+        TrainJob job = golden_adapter_job(name, layout);
+        if (!on_gpus(job, 1, Precision::fp32())) return;
+        job.numerics.loss_chunks = chunks;
+        check_golden(run(std::move(job), all), reference);
+      }
+    }
+  }
+}
+
+TEST_CASE("adapters of the head and of shared experts give the same bits in bf16 on one GPU at every pp, again and recomputed",
+          "[gpu][adapters]") {
+  for (const std::string name : {"deepseek_v2", "qwen2_moe"}) {
+    Layout recomputed{1, 1, 1, 2};
+    recomputed.recompute = Recompute::full;
+    std::optional<RunRecord> first;
+    for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, recomputed}) {
+      INFO(name << ", " << to_string(layout));
+      TrainJob job = golden_adapter_job(name, layout);
+      if (!on_gpus(job, 1, Precision::bf16())) return;
+      const RunRecord record = run(std::move(job), 6);
+      if (!first) first = record;
+      CHECK((record == *first));
+    }
+  }
+}
+
 TEST_CASE("each family gives the same bits in bf16 on one GPU at every pp, again and recomputed", "[gpu][families]") {
   for (const std::string& name : golden_families) {
     if (name == "deepseek_v3_tiny") continue;  // its biases of choices need fp32

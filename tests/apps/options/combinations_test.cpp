@@ -111,8 +111,6 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
       {isolated_experts, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {isolated_experts, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --slices 2"}},
       {isolated_experts, expert_capacity, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --moe-capacity 1.5"}},
-      {head_adapters, {}, {train_on_gpus, "--model llama3-8b --seq-len 8 --lora-rank 2 --lora-targets lm_head"}},
-      {shared_adapters, {}, {train_on_gpus, "--model qwen2-57b-a14b --seq-len 8 --lora-rank 2 --lora-targets down_proj"}},
       {expert_adapters, adapter_dropout, {train, "--model qwen3-30b-a3b --seq-len 8 --lora-rank 2 --lora-dropout 0.1"}},
       {further_prediction, {}, {train_on_gpus, mtp}},
       {further_prediction, classification, {train, mtp + " --num-labels 2 --data " + files.labels}},

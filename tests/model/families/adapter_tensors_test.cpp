@@ -45,8 +45,6 @@ TEST_CASE("shared experts, latent attention and the head have adapters where tar
   const auto named = [](const char* module) { return std::string("model.layers.3.") + module + ".lora_A"; };
   const ModelConfig all = adapted("deepseek-v3", {});
   CHECK(fault_of(all) == "none");
-  CHECK(adapts_shared_experts(all));
-  CHECK_FALSE(adapts_head(all));
   CHECK(names_of(all, {BlockKind::attention, 3}) ==
         std::vector{named("self_attn.q_a_proj"), named("self_attn.kv_a_proj_with_mqa"), named("self_attn.q_b_proj"),
                     named("self_attn.kv_b_proj"), named("self_attn.o_proj")});
