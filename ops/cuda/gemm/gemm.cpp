@@ -233,7 +233,7 @@ cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void
   if (k == 0) return copy_or_zero(stream, addend, out);
   assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
   assert(k == (product == Product::y ? b.cols() : b.rows()));
-  if (a.dtype == DType::f32 && m * n * k <= small_product && product_factor == 1 && addend_factor == 1) {
+  if (a.dtype == DType::f32 && m * n * k <= small_product) {
     small_gemm(stream, operands);
     return CUBLAS_STATUS_SUCCESS;
   }
