@@ -7,11 +7,13 @@ void AdaptedMatrix::bind(const BoundTensors& tensors) {
   if (adapter_) adapter_->bind(tensors);
 }
 
-void AdaptedMatrix::forward(const BlockContext& context, const ForwardArgs& args, Arena& kept,
-                            LowRankAdapter::Saved& saved) const {
+void AdaptedMatrix::reserve(const BlockContext& context, std::int64_t rows, Arena& kept, LowRankAdapter::Saved& saved) const {
+  if (adapter_ && !context.base_alone) adapter_->reserve(rows, context.dtype, kept, saved);
+}
+
+void AdaptedMatrix::forward(const BlockContext& context, const ForwardArgs& args, const LowRankAdapter::Saved& saved) const {
   if (!adapter_ || context.base_alone)
     return multiply_alone(context.ops, {MatmulKind::forward, args.input, matrix_.weight, args.output});
-  adapter_->reserve(args.input.rows(), context.dtype, kept, saved);
   const ArenaScope scope(context.workspace);
   const Tensor added = context.workspace.allocate(args.output.shape, context.dtype);
   adapter_->forward(context.alone(), {}, {.input = args.input, .output = added, .first_row = args.first_row}, saved);

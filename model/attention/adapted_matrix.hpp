@@ -21,8 +21,11 @@ class AdaptedMatrix {
     Tensor output;               // [rows, N], output
     std::int64_t first_row = 0;  // of the input, counted in the microbatch's tokens
   };
-  // kept: lasts until the weight gradients have been computed.
-  void forward(const BlockContext& context, const ForwardArgs& args, Arena& kept, LowRankAdapter::Saved& saved) const;
+  // Allocates what forward() saves for as many rows of input, if the matrix has adapters. kept: lasts until the weight
+  // gradients have been computed.
+  void reserve(const BlockContext& context, std::int64_t rows, Arena& kept, LowRankAdapter::Saved& saved) const;
+  // saved: reserved.
+  void forward(const BlockContext& context, const ForwardArgs& args, const LowRankAdapter::Saved& saved) const;
   // Returns the matrix with its adapters added, in the workspace where there are any.
   Tensor merged(const BlockContext& context) const;
 

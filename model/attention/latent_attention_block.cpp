@@ -71,8 +71,9 @@ void LatentAttentionBlock::compress(const BlockContext& context, const KeptMemor
   };
   saved.rotated = memory.results->allocate({tokens, sizes_.rotated}, context.dtype);
   const Tensor compressed = memory.results->allocate({rows, sizes_.compressed_columns()}, context.dtype);
+  compress_.reserve(context, rows, *memory.inputs, saved.compress_adapter);
   compress_.forward(context, {.input = saved.normed, .output = compressed, .first_row = context.first_own_row()},
-                    *memory.inputs, saved.compress_adapter);
+                    saved.compress_adapter);
   if (has_query_latent()) saved.query = latent(context, part_of(compressed, 0, sizes_.query_rank), query_norm_, memory);
   saved.key_value = latent(context, part_of(compressed, sizes_.query_rank, sizes_.key_value_rank), key_norm_, memory);
   const Tensor rotated = part_of(compressed, sizes_.query_rank + sizes_.key_value_rank, sizes_.rotated);
@@ -83,10 +84,10 @@ void LatentAttentionBlock::compress(const BlockContext& context, const KeptMemor
   context.ops.gather({.tp = context.tp, .shard = saved.normed, .full = saved.all_normed});
 }
 
-Tensor LatentAttentionBlock::queries(const BlockContext& context, Arena& kept, LatentSaved& saved) const {
+Tensor LatentAttentionBlock::queries(const BlockContext& context, const LatentSaved& saved) const {
   const Tensor queries = context.workspace.allocate({context.tokens(), query_expand_.rows()}, context.dtype);
   const Tensor& from = has_query_latent() ? saved.query.all : saved.all_normed;
-  query_expand_.forward(context, {.input = from, .output = queries}, kept, saved.query.expand);
+  query_expand_.forward(context, {.input = from, .output = queries}, saved.query.expand);
   return queries;
 }
 
@@ -97,12 +98,14 @@ void LatentAttentionBlock::attend(const BlockContext& context, const Tensor& inp
   compress(context, memory, saved);
   const SegmentShape shape = attention_.shape_of(context);
   const Tensor qkv = saved.attention.qkv = memory.results->allocate({context.tokens(), shape.packed_cols()}, context.dtype);
+  // A forward that runs again saves in the workspace what must outlast the scope below.
+  query_expand_.reserve(context, context.tokens(), *memory.inputs, saved.query.expand);
+  key_value_expand_.reserve(context, context.tokens(), *memory.inputs, saved.key_value.expand);
   {
     const ArenaScope scope(context.workspace);
     const Tensor key_value = context.workspace.allocate({context.tokens(), key_value_expand_.rows()}, context.dtype);
-    key_value_expand_.forward(context, {.input = saved.key_value.all, .output = key_value}, *memory.inputs,
-                              saved.key_value.expand);
-    context.ops.latent_heads(shape, {.q = queries(context, *memory.inputs, saved),
+    key_value_expand_.forward(context, {.input = saved.key_value.all, .output = key_value}, saved.key_value.expand);
+    context.ops.latent_heads(shape, {.q = queries(context, saved),
                                      .key_value = key_value,
                                      .rotated = saved.rotated,
                                      .cos_sin = angles(context, context.rotary.full),
@@ -118,10 +121,11 @@ void LatentAttentionBlock::cached_forward(const BlockContext& context, const Cac
   LatentSaved saved;
   saved.input = args.input;
   compress(context, {&context.workspace, &context.workspace, nullptr}, saved);
+  query_expand_.reserve(context, context.tokens(), context.workspace, saved.query.expand);
   SegmentShape shape = attention_.shape_of(context);
   shape.first_query = args.first, shape.keys += args.first;
   const Tensor heads = context.workspace.allocate({context.tokens(), shape.output_cols()}, context.dtype);
-  context.ops.cached_latent_attention(shape, {.q = queries(context, context.workspace, saved),
+  context.ops.cached_latent_attention(shape, {.q = queries(context, saved),
                                               .latent = saved.key_value.all,
                                               .rotated = saved.rotated,
                                               .expand = key_value_expand_.merged(context),

@@ -37,8 +37,8 @@ class LatentAttentionBlock final : public SelfAttention {
   // Computes the norm's output, the latent vectors and the shared columns of the keys from saved.input.
   void compress(const BlockContext& context, const KeptMemory& memory, LatentSaved& saved) const;
   Latent latent(const BlockContext& context, const Tensor& own, const BoundTensor& norm, const KeptMemory& memory) const;
-  // Returns [T, Hq D]: the queries, before they rotate. kept: lasts until the weight gradients have been computed.
-  Tensor queries(const BlockContext& context, Arena& kept, LatentSaved& saved) const;
+  // Returns [T, Hq D]: the queries, before they rotate. What their adapters save must be reserved.
+  Tensor queries(const BlockContext& context, const LatentSaved& saved) const;
   // Returns the gradient of this rank's rows of a latent vector before its norm, [Tr, rank], in the workspace. Adds the
   // gradient of the matrix that expands it, whose output has the gradient output_grad.
   Tensor latent_backward(const BlockContext& context, const Tensor& output_grad, const AdaptedMatrix& expand,
