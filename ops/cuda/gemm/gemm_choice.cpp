@@ -83,6 +83,18 @@ const Choice choices[] = {
     {{16384, 2048, 2048, y, e4m3, bf16}, 4},  {{16384, 16384, 2048, y, e4m3, bf16}, 7},
     {{16384, 2048, 8192, y, e4m3, bf16}, 4},
 };
+// Measured on an H100, which has as many multiprocessors: a model's frozen matrices, whose products are added to those of their
+// adapters, and the adapters, of rank 16.
+const Choice adapted_choices[] = {
+    {{8192, 6144, 4096, y, bf16, bf16}, 4},   {{8192, 28672, 4096, y, bf16, bf16}, 6},
+    {{8192, 128256, 4096, y, bf16, bf16}, 3}, {{8192, 4096, 128256, dx, bf16, bf16}, 1},
+    {{8192, 6144, 48, y, bf16, bf16}, 4},     {{8192, 4096, 48, dx, bf16, bf16}, 1},
+    {{6144, 48, 8192, dw, bf16, f32}, 3},     {{48, 4096, 8192, dw, bf16, f32}, 1},
+    {{8192, 4096, 16, dx, bf16, bf16}, 2},    {{4096, 16, 8192, dw, bf16, f32}, 1},
+    {{16, 4096, 8192, dw, bf16, f32}, 1},     {{8192, 32, 28672, dx, bf16, bf16}, 3},
+    {{8192, 4096, 32, dx, bf16, bf16}, 1},    {{28672, 32, 8192, dw, bf16, f32}, 1},
+    {{8192, 14336, 16, dx, bf16, bf16}, 6},
+};
 // Measured for models with biases, in the same way. Three shapes use an algorithm that only another shape's
 // list has; it was found by trying the lists of all these products on each, under a sustained load
 // (bench/results/gpu.md).
@@ -132,7 +144,7 @@ GemmChoice gemm_choice(const GemmShape& shape, int device) {
   GemmShape measured = shape;
   for (DType* dtype : {&measured.in, &measured.out})
     if (*dtype == DType::f16) *dtype = DType::bf16;
-  for (const auto table : std::initializer_list<std::span<const Choice>>{choices, biased_choices}) {
+  for (const auto table : std::initializer_list<std::span<const Choice>>{choices, adapted_choices, biased_choices}) {
     const auto found = std::find_if(table.begin(), table.end(), [&](const Choice& one) { return one.shape == measured; });
     if (found != table.end()) return {found->rank, in_type_of(shape, found->of)};
   }
