@@ -132,6 +132,19 @@ TEST_CASE("adapters of other families follow PEFT's trajectories in further layo
   check_adapter_trajectory(name, {{2, 1, 2, 1}});
 }
 
+// A backward that computes weight gradients at once keeps their factors in the workspace, as the forward that runs again does.
+TEST_CASE("adapters of all families have the same bits when their forward runs again before weight gradients that do not wait",
+          "[golden][adapters]") {
+  const std::string name = GENERATE("gpt2", "phi3", "olmo2", "llama3_dora", "granite_dora", "mixtral", "qwen2_moe",
+                                    "deepseek_v2", "deepseek_v3", "gpt_oss_parameters");
+  const RunRecord kept = run(golden_adapter_job(name, {1, 1, 1, 2}), 3);
+  for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+    const Layout layout = with_recompute({1, 1, 1, 2}, mode);
+    INFO(name << " " << to_string(layout));
+    CHECK((run(golden_adapter_job(name, layout), 3) == kept));
+  }
+}
+
 TEST_CASE("adapters with dropout, and of different ranks and scales, train alike in every layout", "[adapters]") {
   const RunRecord plain = run(dropping_job({1, 1, 1, 2}), 3);
   for (const Layout layout : {Layout{2, 1, 1, 2}, Layout{3, 1, 1, 2, "zb-h1"}, Layout{2, 1, 1, 2, "zb-v", 2}}) {
