@@ -23,12 +23,18 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (ReferenceWeights::are_needed(setup))
     reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
   if (setup.saves) snapshot();
-  if (setup.copies) setup.copies->reserve(count_elements(copier_.emplace(*setup.device, storages_.held()).source()));
+  if (setup.copies) {
+    const bool gpu = setup.device->id().kind == DeviceKind::cuda;
+    copier_.emplace(*setup.device, storages_.held(), gpu ? CopyWay::staged : CopyWay::direct);
+    setup.copies->reserve(copy_elements());
+  }
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
   MemoryUse use = GroupStorages::memory(setup, layout);
   if (ReferenceWeights::are_needed(setup)) use += ReferenceWeights::memory(setup, layout);
+  if (setup.kept_copies > 0 && setup.devices.kind == DeviceKind::cuda)
+    use.copies += StagedTransfers::locked_bytes(use.copies / static_cast<std::size_t>(setup.kept_copies));
   return use;
 }
 
@@ -44,9 +50,9 @@ void RankState::load_or_continue(const InitialState& state) {
   if (copy == nullptr || copy->values.size() != count_elements(storages_.held()))
     throw Error(ErrorKind::internal,
                 to_string(setup_.id) + ": there is no copy of its state after step " + std::to_string(setup_.continued.step));
-  storages_.restore(state, copy->values.data());
+  storages_.restore(state, copy->values.data(), copier_ ? copier_->staged() : nullptr);
   if (reference_) reference_->load(*state.reference);
-  applied_steps_ = copy->applied_steps;
+  applied_steps_ = copy->applied_steps();
 }
 
 void RankState::keep_copy(std::int64_t step) {
@@ -57,9 +63,8 @@ void RankState::keep_copy(std::int64_t step) {
   };
   StateCopy* const copy = setup_.copies->begin(step, applied_steps_, copy_elements());
   if (copy == nullptr) return pass_on();
-  copier_->copy(copy->values.data());
-  copier_->when_copied([copies = setup_.copies, copy, pass_on] {
-    copy->whole = true;
+  copier_->copy(copy->values.data(), [copies = setup_.copies, copy, pass_on] {
+    copy->set_whole();
     pass_on();
   });
 }
@@ -68,7 +73,8 @@ void RankState::wait_for_copy() {
   if (copier_) copier_->wait();
 }
 
-void RankState::wait_for_buddies() const {
+void RankState::wait_until_held() {
+  if (copier_ && setup_.copies->is_shared()) copier_->wait();
   if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->wait(copied_step_);
 }
 

@@ -49,7 +49,7 @@ class RankState {
   // Waits on the host until the last copy is whole. Throws where that failed.
   void wait_for_copy();
   // Waits on the host until the last copy is where its loss with this process loses nothing. Throws where that failed.
-  void wait_for_buddies() const;
+  void wait_until_held();
   // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen
   // weights). Only between steps; waits for the device. Both throw Error(internal) for a part that it does not hold.
   void read(const StatePart& part, float* out) { storages_.read(part, out); }

@@ -141,7 +141,7 @@ std::string TransformerCompute::write(const Saving& saving) {
 std::string TransformerCompute::wait_for_copies(const Saving&) {
   for (std::size_t index = 0; index < ranks(); ++index) {
     rank(index).state().wait_for_copy();
-    rank(index).state().wait_for_buddies();
+    rank(index).state().wait_until_held();
   }
   return "";
 }

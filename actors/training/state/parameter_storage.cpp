@@ -120,11 +120,16 @@ void ParameterStorage::read(const std::string& state, const HeldPart& held, cons
   optimizer_storage_->read(state, begin_of(state, held) + (elements.begin - held.begin), out, elements.size());
 }
 
-const float* ParameterStorage::restore(const float* values) {
+const float* ParameterStorage::restore(const float* values, StagedTransfers* transfers) {
   for (const std::string& state : states()) {
     optimizer_storage_->begin_writing(state);
+    float* const arena = transfers != nullptr ? optimizer_storage_->on_device(state) : nullptr;
     for (const TensorStates::Part& part : parts_of(state)) {
-      optimizer_storage_->write(state, part.begin, values, part.held.size());
+      if (arena != nullptr) {
+        transfers->write(arena + part.begin, values, part.held.size() * sizeof(float));
+      } else {
+        optimizer_storage_->write(state, part.begin, values, part.held.size());
+      }
       values += part.held.size();
     }
   }
