@@ -99,8 +99,8 @@ void SupervisorActor::norm_done(NormDone& message) {
   }
 }
 
+// A stage whose step ended just before it is aborted has nothing more to log.
 void SupervisorActor::step_done(StepDone& message) {
-  // A stage whose step ended just before it is aborted has nothing more to log.
   if (failure_) return logged({message.trace.stage, std::move(message.log)});
   if (!step_) return;
   const auto at = stages_.index(message.trace.stage);

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "actors/training/copies/shared_memory.hpp"
 #include "core/buffer.hpp"
-#include "core/shared_memory.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "core/shared_memory.hpp"
+#include "actors/training/copies/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // Memory of a child process is opened by its parent.
-#include "core/shared_memory.hpp"
+#include "actors/training/copies/shared_memory.hpp"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ struct Writer {
 
 }  // namespace
 
-TEST_CASE("memory that processes share outlives its maker", "[core]") {
+TEST_CASE("memory that processes share outlives its maker", "[copies]") {
   const std::size_t bytes = GENERATE(1U, 5000U, 3U << 20);
   Writer writer(bytes);
   const auto memory = SharedMemory::open(writer.key);
@@ -77,7 +77,7 @@ TEST_CASE("memory that processes share outlives its maker", "[core]") {
   CHECK(static_cast<unsigned char*>(again->data())[bytes - 1] == 2);
 }
 
-TEST_CASE("shared memory of a process that is gone, or that is other memory, is refused", "[core]") {
+TEST_CASE("shared memory of a process that is gone, or that is other memory, is refused", "[copies]") {
   Writer writer(4096);
   SharedMemory::Key other = writer.key;
   ++other.inode;
