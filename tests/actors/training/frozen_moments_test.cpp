@@ -13,7 +13,7 @@ using namespace pipetrain;
 
 namespace {
 
-constexpr std::size_t count = 200000;  // several ranges
+constexpr std::size_t moment_count = 200000;  // several ranges
 constexpr FrozenAdam adam{.beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .frozen_after = 1000};
 using Numbers = std::vector<float>;
 
@@ -35,12 +35,12 @@ double root_mean_square(const Numbers& numbers) {
 }  // namespace
 
 TEST_CASE("frozen second moments are raised to a share of their mean, the others stay", "[compress]") {
-  Numbers squares(count, 2.0F);
-  for (std::size_t i = 0; i < count; i += 4) squares[i] = 0;
+  Numbers squares(moment_count, 2.0F);
+  for (std::size_t i = 0; i < moment_count; i += 4) squares[i] = 0;
   Numbers once = squares;
-  on_stream(1, [&](CpuStream& stream) { raise_least(stream, {nullptr, once.data(), count}); });
-  for (std::size_t i = 0; i < count; ++i) REQUIRE(once[i] == (i % 4 == 0 ? 0.015F : 2.0F));
-  on_stream(3, [&](CpuStream& stream) { raise_least(stream, {nullptr, squares.data(), count}); });
+  on_stream(1, [&](CpuStream& stream) { raise_least(stream, {nullptr, once.data(), moment_count}); });
+  for (std::size_t i = 0; i < moment_count; ++i) REQUIRE(once[i] == (i % 4 == 0 ? 0.015F : 2.0F));
+  on_stream(3, [&](CpuStream& stream) { raise_least(stream, {nullptr, squares.data(), moment_count}); });
   CHECK(squares == once);
 }
 
@@ -48,14 +48,14 @@ TEST_CASE("frozen second moments are raised to a share of their mean, the others
 TEST_CASE("frozen second moments follow the size of the gradients as those of AdamW do, and keep their pattern", "[compress]") {
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
-  Numbers sizes(count), first(count), followed(count), frozen;
+  Numbers sizes(moment_count), first(moment_count), followed(moment_count), frozen;
   for (float& size : sizes) size = static_cast<float>(std::exp(normal(random)));
-  std::vector<double> adamw(count, 0);
+  std::vector<double> adamw(moment_count, 0);
   constexpr int settled = 200, steps = 320, grown = 240;
   for (int step = 1; step <= steps; ++step) {
     if (step > settled)
-      on_stream(2, [&](CpuStream& stream) { follow_gradients(stream, {first.data(), followed.data(), count}, adam); });
-    for (std::size_t i = 0; i < count; ++i) {
+      on_stream(2, [&](CpuStream& stream) { follow_gradients(stream, {first.data(), followed.data(), moment_count}, adam); });
+    for (std::size_t i = 0; i < moment_count; ++i) {
       const double grad = normal(random) * sizes[i] * (step > grown ? 3 : 1);
       first[i] = static_cast<float>(0.9 * first[i] + 0.1 * grad);
       adamw[i] = 0.95 * adamw[i] + 0.05 * grad * grad;
@@ -63,9 +63,10 @@ TEST_CASE("frozen second moments follow the size of the gradients as those of Ad
     }
     if (step == settled) frozen = followed;
   }
-  for (std::size_t i = 1; i < count; ++i) REQUIRE(followed[i] / frozen[i] == Approx(followed[0] / frozen[0]).epsilon(1e-3));
-  Numbers quotients(count), of_adamw(count);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 1; i < moment_count; ++i)
+    REQUIRE(followed[i] / frozen[i] == Approx(followed[0] / frozen[0]).epsilon(1e-3));
+  Numbers quotients(moment_count), of_adamw(moment_count);
+  for (std::size_t i = 0; i < moment_count; ++i) {
     quotients[i] = first[i] / std::sqrt(followed[i]);
     of_adamw[i] = first[i] / static_cast<float>(std::sqrt(adamw[i]));
   }
