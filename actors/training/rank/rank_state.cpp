@@ -23,7 +23,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (ReferenceWeights::are_needed(setup))
     reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
   if (setup.saves) snapshot();
-  if (setup.copies) copies_.emplace(setup, storages_.held());
+  if (setup.copies) copies_.emplace(RankCopies::Setup{setup.rank, setup.device, setup.copies, setup.buddies}, storages_.held());
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {

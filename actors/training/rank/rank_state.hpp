@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "actors/training/copies/rank_copies.hpp"
 #include "actors/training/rank/group_storages.hpp"
-#include "actors/training/rank/rank_copies.hpp"
 #include "actors/training/rank/rank_setup.hpp"
 #include "actors/training/rank/reference_weights.hpp"
 #include "actors/training/state/state_snapshot.hpp"

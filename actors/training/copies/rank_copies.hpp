@@ -2,18 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "actors/training/copies/state_copier.hpp"
-#include "actors/training/rank/rank_setup.hpp"
+#include "actors/training/copies/state_copies.hpp"
 
 namespace pipetrain {
+
+class BuddyRing;
+struct BuddyPlace;
 
 // keep() and protect() are for the rank's worker.
 class RankCopies {
  public:
-  // The setup must keep copies, and outlive this. Reserves their memory. Throws Error(out_of_memory).
-  RankCopies(const RankSetup& setup, std::vector<HeldState> source);
+  struct Setup {
+    int rank = 0;
+    Device* device = nullptr;
+    std::shared_ptr<StateCopies> copies;  // of the rank
+    std::shared_ptr<BuddyPlace> buddies;  // null: nothing is passed on
+  };
+  // Reserves the memory of the copies. Throws Error(out_of_memory).
+  RankCopies(Setup setup, std::vector<HeldState> source);
 
   // Copies the state after this training step, unless that has been done. applied_steps: those that the optimizer applied.
   void keep(std::int64_t step, std::int64_t applied_steps);
@@ -29,7 +39,7 @@ class RankCopies {
  private:
   BuddyRing* buddies() const;
 
-  const RankSetup& setup_;
+  const Setup setup_;
   StateCopier copier_;
   std::size_t elements_;
   std::int64_t step_ = -1;  // the last one

@@ -1,4 +1,4 @@
-#include "actors/training/rank/rank_copies.hpp"
+#include "actors/training/copies/rank_copies.hpp"
 
 #include <utility>
 
@@ -11,9 +11,9 @@ CopyWay copy_way(const Device& device) { return device.id().kind == DeviceKind::
 
 }  // namespace
 
-RankCopies::RankCopies(const RankSetup& setup, std::vector<HeldState> source)
-    : setup_(setup),
-      copier_(*setup.device, std::move(source), copy_way(*setup.device)),
+RankCopies::RankCopies(Setup setup, std::vector<HeldState> source)
+    : setup_(std::move(setup)),
+      copier_(*setup_.device, std::move(source), copy_way(*setup_.device)),
       elements_(count_elements(copier_.source())) {
   setup_.copies->reserve(elements_);
 }
