@@ -33,7 +33,7 @@ caf::behavior SupervisorActor::make_behavior() {
         if (!failure_) send(stages_.at(to), Signalled{message.custom});
       },
       [this](StepDone& message) { step_done(message); },
-      [this](Logged& message) { logged(message); },
+      [this](Logged& message) { logged(std::move(message)); },
       [this](Failed& message) { fail(std::move(message)); },
       [this](Stopped& message) { stopped(message); },
       [this](AskWaiting& message) {
@@ -99,8 +99,10 @@ void SupervisorActor::norm_done(NormDone& message) {
   }
 }
 
+// A stage whose step ended just before it is aborted has nothing more to log.
 void SupervisorActor::step_done(StepDone& message) {
-  if (failure_ || !step_) return;
+  if (failure_) return logged({message.trace.stage, std::move(message.log)});
+  if (!step_) return;
   const auto at = stages_.index(message.trace.stage);
   step_->outcome.stages[at] = std::move(message.trace);
   step_->outcome.devices[at] = std::move(message.devices);
@@ -149,7 +151,7 @@ void SupervisorActor::fail(Failed message) {
   delayed_send(this, setup_.grace, GraceOver{});
 }
 
-void SupervisorActor::logged(Logged& message) {
+void SupervisorActor::logged(Logged message) {
   if (!failure_) return;
   auto& log = failure_->logs[stages_.index(message.stage)];
   if (log.bytes.empty()) log = std::move(message.log);

@@ -49,7 +49,7 @@ class SupervisorActor : public caf::event_based_actor {
   void norm_done(NormDone& message);
   void step_done(StepDone& message);
   void fail(Failed message);
-  void logged(Logged& message);
+  void logged(Logged message);
   void stopped(const Stopped& message);
   void actor_down(const caf::down_msg& message);
   void correct(Failed message);

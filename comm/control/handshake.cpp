@@ -31,10 +31,10 @@ std::string name_space(const std::string& kind) {
 
 std::string memory_scope() { return kernel_name() + name_space("ipc"); }
 
+}  // namespace
+
 // Process numbers (pid) and the monotonic clock (time) belong to namespaces, too.
 std::string machine_name() { return memory_scope() + name_space("net") + name_space("pid") + name_space("time"); }
-
-}  // namespace
 
 Hello hello_of(const Rendezvous& rendezvous) {
   Hello hello;

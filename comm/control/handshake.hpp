@@ -29,6 +29,8 @@ struct Hello {
   }
 };
 
+// Returns ProcessInfo::machine of this process.
+std::string machine_name();
 // Returns the greeting of this process.
 Hello hello_of(const Rendezvous& rendezvous);
 

@@ -23,12 +23,13 @@ namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
                      static_cast<int>(tiny.family), int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp,
                      layout.tp, layout.dp, layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
                      layout.ep, int{layout.offload}, int{layout.parameters}, int{layout.gradients}, tiny.dropout,
-                     int{tiny.isolated}, int{tiny.elastic}, tiny.spares, int{tiny.post_validation}, tiny.clip, tiny.golden);
+                     int{tiny.isolated}, int{tiny.elastic}, int{tiny.shared}, tiny.spares, int{tiny.post_validation}, tiny.clip,
+                     tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -39,7 +40,7 @@ TinyRun from_words(const std::string& words) {
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
       tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.layout.ep >>
       tiny.layout.offload >> tiny.layout.parameters >> tiny.layout.gradients >> tiny.dropout >> tiny.isolated >> tiny.elastic >>
-      tiny.spares >> tiny.post_validation >> tiny.clip >> tiny.golden;
+      tiny.shared >> tiny.spares >> tiny.post_validation >> tiny.clip >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);

@@ -74,11 +74,11 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 
 std::string to_string(const TinyRun& tiny) {
   if (!tiny.golden.empty()) return tiny.golden + ", " + to_string(tiny.layout);
-  return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}{}",
+  return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}{}{}",
                      spec_of(tiny.family).name, tiny.tied ? ", tied" : "", precision_name(precisions[tiny.precision]),
                      tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout, tiny.isolated ? ", documents apart" : "",
                      to_string(tiny.layout), tiny.layout.threads, tiny.from_file ? ", plan from a file" : "",
-                     tiny.post_validation ? ", post-validation" : "");
+                     tiny.post_validation ? ", post-validation" : "", tiny.shared ? ", copies in shared memory" : "");
 }
 
 TrainJob job_of(const TinyRun& tiny) {
@@ -111,6 +111,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.learning_rate.peak = 1e-2;
   job.stall = stall;
   if (tiny.elastic) job.elastic = Elastic::takeover;
+  job.shares_copies = tiny.shared;
   job.post_validation = tiny.post_validation;
   if (tiny.clip > 0) job.clip_norm = tiny.clip;
   job.offload = offload_of(layout);

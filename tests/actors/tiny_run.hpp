@@ -19,6 +19,7 @@ struct TinyRun {
   int precision = 0;       // 0: fp32, 1: bf16, 2: fp16 with a loss scale
   std::string golden;      // uses this golden model with its own data, and only the layout of this struct
   bool elastic = false;    // processes that are left take over from lost ones
+  bool shared = false;     // processes share the memory of copies, as those of GPUs do
   int spares = 0;          // processes without ranks, the last ones; of elastic runs over real processes
   bool post_validation = false;
   double clip = 0;  // of the gradients' norm; 0: that of every job

@@ -57,7 +57,7 @@ void BuddyRing::pack(std::int64_t step) {
   auto* next = static_cast<std::byte*>(outgoing_.data());
   for (const int rank : setup_.own.ranks) {
     const StateCopy* const copy = setup_.copies.at(rank)->of(step);
-    const CopyHeader header{copy ? step : -1, copy ? copy->applied_steps : 0};
+    const CopyHeader header{copy ? step : -1, copy ? copy->applied_steps() : 0};
     std::memcpy(next, &header, sizeof header);
     next += sizeof header;
     if (copy == nullptr) continue;
@@ -78,7 +78,7 @@ void BuddyRing::unpack() {
                         : setup_.copies.at(setup_.received.ranks[i])->begin(header.step, header.applied_steps, elements);
     if (copy != nullptr) {
       std::memcpy(copy->values.data(), next, elements * sizeof(float));
-      copy->whole = true;
+      copy->set_whole();
     }
     next += elements * sizeof(float);
   }

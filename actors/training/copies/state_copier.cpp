@@ -11,36 +11,49 @@ std::size_t count_elements(const std::vector<HeldState>& parts) {
   return elements;
 }
 
-StateCopier::StateCopier(Device& device, std::vector<HeldState> source)
-    : source_(std::move(source)), stream_(device.make_stream("snapshot")), copied_(device.make_event()) {}
+StateCopier::StateCopier(Device& device, std::vector<HeldState> source, CopyWay way) : source_(std::move(source)) {
+  if (way == CopyWay::staged) {
+    staged_ = std::make_unique<StagedTransfers>(device, count_elements(source_) * sizeof(float));
+  } else {
+    stream_ = device.make_stream("snapshot");
+    copied_ = device.make_event();
+  }
+}
 
-StateCopier::~StateCopier() { finish_before_freeing(*stream_); }
+StateCopier::~StateCopier() {
+  if (stream_) finish_before_freeing(*stream_);
+}
 
-void StateCopier::copy(float* target) {
+void StateCopier::copy(float* target, std::function<void()> done) {
+  std::vector<StagedTransfers::Part> parts;
   for (const HeldState& part : source_) {
+    const std::size_t bytes = part.elements.size() * sizeof(float);
     if (part.read) {
       part.read(target);
+    } else if (staged_) {
+      parts.push_back({part.values, target, bytes});
     } else {
-      stream_->copy(target, part.values, part.elements.size() * sizeof(float));
+      stream_->copy(target, part.values, bytes);
     }
     target += part.elements.size();
   }
-  stream_->record(*copied_);
   copying_ = true;
-}
-
-void StateCopier::when_copied(std::function<void()> done) {
-  stream_->host_callback([stream = stream_.get(), done = std::move(done)] {
-    if (!stream->failure()) done();
-  });
+  if (staged_) return staged_->read(std::move(parts), std::move(done));
+  if (done)
+    stream_->host_callback([stream = stream_.get(), done = std::move(done)] {
+      if (!stream->failure()) done();
+    });
+  stream_->record(*copied_);
 }
 
 void StateCopier::protect(Stream& stream) {
-  if (copying_) stream.wait(*copied_);
+  if (copying_ && staged_) staged_->wait_until_read();
+  if (copying_ && !staged_) stream.wait(*copied_);
   copying_ = false;
 }
 
 void StateCopier::wait() {
+  if (staged_) return staged_->wait();
   copied_->synchronize();
   if (const auto cause = stream_->failure()) std::rethrow_exception(cause);
 }

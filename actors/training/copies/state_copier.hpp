@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/copies/staged_transfers.hpp"
 #include "core/device.hpp"
 #include "model/parameters/parameters.hpp"
 
@@ -27,32 +28,43 @@ struct HeldState {
 // Returns the elements of these parts.
 std::size_t count_elements(const std::vector<HeldState>& parts);
 
-// copy() and protect() enqueue, on the rank's worker.
+// The way to a copy's memory.
+enum class CopyWay {
+  direct,  // locked memory for a GPU: see Device::allocate_host()
+  staged,  // any memory: see StagedTransfers
+};
+
+// copy() and protect() are for the rank's worker.
 class StateCopier {
  public:
-  // source: on the device; must stay.
-  StateCopier(Device& device, std::vector<HeldState> source);
+  // source: on the device; must stay. Throws Error(out_of_memory).
+  StateCopier(Device& device, std::vector<HeldState> source, CopyWay way);
   // Waits for a copy that is in progress.
   ~StateCopier();
+  StateCopier(const StateCopier&) = delete;
+  StateCopier& operator=(const StateCopier&) = delete;
 
   const std::vector<HeldState>& source() const { return source_; }
 
   // Starts to copy the source to `target`, dense, in the order of the parts. All work that changed it must have
-  // finished, and later changes must call protect() first. Does not wait for other work, such as a running step. Throws
-  // what reading throws.
-  void copy(float* target);
-  // Calls `done` on some host thread once the copy that was started last is complete; never after a failure.
-  void when_copied(std::function<void()> done);
-  // Later work of `stream` may change the source: it waits until the source has been copied.
+  // finished, and later changes must call protect() first. Does not wait for other work, such as a running step. done: called
+  // on some host thread once the copy is complete, never after a failure; may be empty. Throws what reading throws.
+  void copy(float* target, std::function<void()> done);
+  // Later work of `stream` may change the source: it comes after the reading of the source. A staged copy blocks the host
+  // until then.
   void protect(Stream& stream);
 
-  // Waits until the copy is complete. Throws the failure that prevented it.
+  // Returns the way between the source and any host memory; null for a direct copier. Use it between copies.
+  StagedTransfers* staged() { return staged_.get(); }
+
+  // Waits until the copy is complete and its `done` has been called. Throws the failure that prevented it.
   void wait();
 
  private:
   std::vector<HeldState> source_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> copied_;
+  std::unique_ptr<StagedTransfers> staged_;  // null: direct, with the stream and the event
   bool copying_ = false;
 };
 

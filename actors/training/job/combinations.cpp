@@ -185,10 +185,6 @@ struct CombinationTable {
       excluded(post_validation, solver_time,
                "the solver makes orders for one step alone; leave out solver-seconds, or turn it off"),
 
-      not_built_on_gpus(
-          elastic, one_replica,
-          "states that one process alone has are not passed on to a buddy yet; give dp 2 or more, or leave it out"),
-      not_built_on_gpus(elastic, zero, "shards are not passed on to a buddy yet; use zero 0, or leave it out"),
       not_built_on_gpus(elastic, offload, "takeover of offloaded states is not built yet; leave out one of them"),
 
       excluded(solver_bound, offload_activations,

@@ -54,6 +54,7 @@ struct TrainJob : JobSettings {
   std::shared_ptr<const MultimodalParts> multimodal;  // to which saved models are added; may be null
   bool saves = false;                                 // it saves checkpoints, whose memory is allocated before the first step
   bool keeps_copies = false;                          // copies each rank's state after each step, so that a run can go back
+  bool shares_copies = false;                         // see shares_copies()
 
   std::filesystem::path checkpoint;  // the one that it continues from; empty: none
   std::int64_t steps_done = 0;       // steps of the run that this one continues
@@ -69,6 +70,10 @@ struct TrainJob : JobSettings {
 
 // True when ranks that have the same weights divide their states.
 inline bool divides_states(const TrainJob& job) { return job.zero.divides_states() && weight_copies(job.mesh_shape()) > 1; }
+
+// True when copies of states are in memory that the processes of a host share, so that a killed process leaves its copies to
+// the others and none has to be passed on. Copies of GPUs' states are: to pass them on would take longer than a step.
+inline bool shares_copies(const TrainJob& job) { return job.shares_copies || job.devices.kind == DeviceKind::cuda; }
 
 // Returns the number of equal chunks that each sequence is cut into: see ContextPart.
 inline std::int64_t sequence_chunks(const TrainJob& job) {

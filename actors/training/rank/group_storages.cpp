@@ -189,10 +189,10 @@ std::vector<HeldState> GroupStorages::held() const {
   return held;
 }
 
-void GroupStorages::restore(const InitialState& state, const float* values) {
+void GroupStorages::restore(const InitialState& state, const float* values, StagedTransfers* transfers) {
   if (frozen_) frozen_->load(*state.weights);
   if (quantised_) quantised_->load(*state.weights);
-  for (const auto& group : trained_) values = group->storage.restore(values);
+  for (const auto& group : trained_) values = group->storage.restore(values, transfers);
 }
 
 Tensor GroupStorages::settled() { return trained_.empty() ? frozen_->arena() : trained_.front()->storage.settled(); }

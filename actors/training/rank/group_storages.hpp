@@ -46,8 +46,9 @@ class GroupStorages {
   std::vector<HeldState> saved() const;
   // Returns all parts of the trained groups that this rank holds.
   std::vector<HeldState> held() const;
-  // Loads frozen weights from `state`, and the values of held(), in its order, from host memory.
-  void restore(const InitialState& state, const float* values);
+  // Loads frozen weights from `state`, and the values of held(), in its order, from host memory: see
+  // ParameterStorage::restore().
+  void restore(const InitialState& state, const float* values, StagedTransfers* transfers);
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:

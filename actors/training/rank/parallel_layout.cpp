@@ -50,8 +50,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       world_(checked_world(job, plan(), parts_, channel, planned)),
       reach_(world_, planned),
       cuts_(mesh()),
-      // check_combinations() asks GPUs for replicas, which hold the same states.
-      passes_copies_(job.keeps_copies && job.devices.kind == DeviceKind::cpu &&
+      passes_copies_(job.keeps_copies && !shares_copies(job) &&
                      loses_states_with_process(planned_mesh(mesh(), planned), divides_states(job))) {
   make_groups(job.config.shares_table(), job.compression.hosts);
   if (passes_copies_ && channel) make_buddy_group(channel->control());

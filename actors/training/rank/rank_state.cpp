@@ -23,12 +23,14 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (ReferenceWeights::are_needed(setup))
     reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
   if (setup.saves) snapshot();
-  if (setup.copies) setup.copies->reserve(count_elements(copier_.emplace(*setup.device, storages_.held()).source()));
+  if (setup.copies) copies_.emplace(RankCopies::Setup{setup.rank, setup.device, setup.copies, setup.buddies}, storages_.held());
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
   MemoryUse use = GroupStorages::memory(setup, layout);
   if (ReferenceWeights::are_needed(setup)) use += ReferenceWeights::memory(setup, layout);
+  if (setup.kept_copies > 0 && setup.devices.kind == DeviceKind::cuda)
+    use.copies += StagedTransfers::locked_bytes(use.copies / static_cast<std::size_t>(setup.kept_copies));
   return use;
 }
 
@@ -44,32 +46,13 @@ void RankState::load_or_continue(const InitialState& state) {
   if (copy == nullptr || copy->values.size() != count_elements(storages_.held()))
     throw Error(ErrorKind::internal,
                 to_string(setup_.id) + ": there is no copy of its state after step " + std::to_string(setup_.continued.step));
-  storages_.restore(state, copy->values.data());
+  storages_.restore(state, copy->values.data(), copies_ ? copies_->staged() : nullptr);
   if (reference_) reference_->load(*state.reference);
-  applied_steps_ = copy->applied_steps;
+  applied_steps_ = copy->applied_steps();
 }
 
 void RankState::keep_copy(std::int64_t step) {
-  if (!copier_ || copied_step_ == step) return;
-  copied_step_ = step;
-  const auto pass_on = [ring = setup_.buddies ? setup_.buddies->ring.get() : nullptr, rank = setup_.rank, step] {
-    if (ring != nullptr) ring->copied(rank, step);
-  };
-  StateCopy* const copy = setup_.copies->begin(step, applied_steps_, copy_elements());
-  if (copy == nullptr) return pass_on();
-  copier_->copy(copy->values.data());
-  copier_->when_copied([copies = setup_.copies, copy, pass_on] {
-    copy->whole = true;
-    pass_on();
-  });
-}
-
-void RankState::wait_for_copy() {
-  if (copier_) copier_->wait();
-}
-
-void RankState::wait_for_buddies() const {
-  if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->wait(copied_step_);
+  if (copies_) copies_->keep(step, applied_steps_);
 }
 
 StateSnapshot& RankState::snapshot() {
@@ -96,7 +79,7 @@ void RankState::begin_step(const StepInfo& step) {
   // Compressed sums change their errors, which are saved, before the optimizer's step.
   const bool compresses = setup_.compression.gradients != BlockCode::none;
   if (compresses && snapshot_) snapshot_->protect(ops_.stream());
-  if (compresses && copier_) copier_->protect(ops_.stream());
+  if (compresses && copies_) copies_->protect(ops_.stream());
   for (const auto& group : storages_.trained()) group->storage.begin_step(step, applied_steps_);
 }
 
@@ -175,7 +158,7 @@ void RankState::restore() {
 void RankState::step(OptimizerStep step) {
   step.step = ++applied_steps_;
   if (snapshot_) snapshot_->protect(ops_.stream());
-  if (copier_) copier_->protect(ops_.stream());
+  if (copies_) copies_->protect(ops_.stream());
   for (const auto& group : storages_.trained()) group->storage.step(step);
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/training/copies/rank_copies.hpp"
 #include "actors/training/rank/group_storages.hpp"
 #include "actors/training/rank/rank_setup.hpp"
 #include "actors/training/rank/reference_weights.hpp"
@@ -44,12 +45,8 @@ class RankState {
   // Copies the state after this training step if the setup keeps copies, unless that has been done. Later steps wait until
   // it has been copied.
   void keep_copy(std::int64_t step);
-  // Returns the elements of such a copy.
-  std::size_t copy_elements() const { return copier_ ? count_elements(copier_->source()) : 0; }
-  // Waits on the host until the last copy is whole. Throws where that failed.
-  void wait_for_copy();
-  // Waits on the host until the last copy is where its loss with this process loses nothing. Throws where that failed.
-  void wait_for_buddies() const;
+  // Returns what makes these copies; null where the setup keeps none.
+  RankCopies* copies() { return copies_ ? &*copies_ : nullptr; }
   // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen
   // weights). Only between steps; waits for the device. Both throw Error(internal) for a part that it does not hold.
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
@@ -100,8 +97,7 @@ class RankState {
   GroupStorages storages_;
   std::unique_ptr<ReferenceWeights> reference_;  // null: none
   std::optional<StateSnapshot> snapshot_;
-  std::optional<StateCopier> copier_;  // where the setup keeps copies
-  std::int64_t copied_step_ = -1;      // the last one
+  std::optional<RankCopies> copies_;  // where the setup keeps copies
   std::int64_t applied_steps_ = 0;
 };
 

@@ -39,7 +39,7 @@ void StepEnd::run(const schedules::Action& action, const StepInfo& step) {
     case ActionKind::norm:
       ending_ = step;
       // Whatever the verdict is, all states before it are then safe.
-      if (!step.evaluates()) rank_.state.wait_for_buddies();
+      if (RankCopies* const copies = rank_.state.copies(); copies && !step.evaluates()) copies->wait_until_held();
       if (!step.evaluates()) rank_.state.square_sums(rank_.reports.square_sums());
       rank_.reports.copy(rank_.compute, step);
       break;

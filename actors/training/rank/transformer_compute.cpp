@@ -28,9 +28,9 @@ std::vector<RankedCompute::RankMaker> rank_makers(std::vector<RankSetup>& setups
 TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const InitialState& state)
     : RankedCompute(rank_makers(setups, state)) {}
 
-std::vector<std::size_t> TransformerCompute::copy_elements() const {
+std::vector<std::size_t> TransformerCompute::copy_elements() {
   std::vector<std::size_t> elements;
-  for (std::size_t index = 0; index < ranks(); ++index) elements.push_back(rank(index).state().copy_elements());
+  for (std::size_t index = 0; index < ranks(); ++index) elements.push_back(rank(index).state().copies()->elements());
   return elements;
 }
 
@@ -140,8 +140,10 @@ std::string TransformerCompute::write(const Saving& saving) {
 
 std::string TransformerCompute::wait_for_copies(const Saving&) {
   for (std::size_t index = 0; index < ranks(); ++index) {
-    rank(index).state().wait_for_copy();
-    rank(index).state().wait_for_buddies();
+    RankCopies* const copies = rank(index).state().copies();
+    if (copies == nullptr) continue;
+    copies->wait_for_copy();
+    copies->wait_until_held();
   }
   return "";
 }

@@ -23,7 +23,7 @@ class TransformerCompute : public RankedCompute {
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
 
   // Returns the elements of a copy of each rank's state, by rank of this part.
-  std::vector<std::size_t> copy_elements() const;
+  std::vector<std::size_t> copy_elements();
 
   void verdict(const Verdict& verdict) override;
 

@@ -11,7 +11,7 @@
 #include "comm/control_plane.hpp"
 #include "core/error.hpp"
 #include "core/process_memory.hpp"
-#include "core/wire.hpp"
+#include "core/wire_fields.hpp"
 
 namespace pipetrain {
 namespace {
@@ -38,23 +38,45 @@ struct OfferedCopy {
   std::int64_t applied_steps = 0;
   std::uint64_t elements = 0;
   std::uint64_t address = 0;  // of the values, in the process that has the copy
+
+  static void wire_fields(auto& wire, auto& copy) { wire(copy.applied_steps, copy.elements, copy.address); }
 };
 
-Bytes to_bytes(const StateCopy& copy) {
-  WireWriter out;
-  out.number(copy.applied_steps);
-  out.number(static_cast<std::uint64_t>(copy.values.size()));
-  out.number(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(copy.values.data())));
-  return std::move(out).data();
+OfferedCopy offered_copy(const StateCopy& copy) {
+  return {copy.applied_steps(), copy.values.size(), reinterpret_cast<std::uintptr_t>(copy.values.data())};
 }
 
-OfferedCopy read_offered_copy(const Bytes& bytes) {
-  WireReader in(bytes);
-  OfferedCopy offered{in.number<std::int64_t>()};
-  offered.elements = in.number<std::uint64_t>();
-  offered.address = in.number<std::uint64_t>();
-  in.end();
-  return offered;
+// Copies of a rank in shared memory.
+struct SharedCopies {
+  std::int32_t rank = 0;
+  std::uint64_t elements = 0;  // of each
+  SharedMemory::Key key;
+
+  static void wire_fields(auto& wire, auto& copies) { wire(copies.rank, copies.elements, copies.key); }
+};
+
+struct SharedCopiesList {
+  std::vector<SharedCopies> copies;
+  static void wire_fields(auto& wire, auto& list) { wire(list.copies); }
+};
+
+SharedCopies shared_copies_of(int rank, const StateCopies& copies) { return {rank, copies.elements(), copies.shared()->key()}; }
+
+// True when the processes share the memory of copies: those of several hosts cannot, and exchange copies in messages. Nobody
+// writes to the copies of a process that is left out: processes of one host that are left out are killed.
+bool share_copies(const ControlPlane& control, const KeptCopies& kept) {
+  const std::string& here = control.info(control.process()).machine;
+  if (kept.memory == CopyMemory::own || here.empty()) return false;
+  for (int process = 0; process < control.processes(); ++process)
+    if (control.info(process).machine != here) return false;
+  return true;
+}
+
+// Replaces the rank's copies by these, unless they are the same.
+void open_copies(const SharedCopies& offered, KeptCopies& kept) {
+  auto& own = kept.by_rank[offered.rank];
+  if (own && own->shared() != nullptr && own->shared()->key().inode == offered.key.inode) return;
+  own = std::make_shared<StateCopies>(offered.key, offered.elements);
 }
 
 // Reads the values from the memory of a process of this machine. Returns false where that is not possible. The process waits
@@ -69,7 +91,8 @@ bool read_directly(const ControlPlane& control, int from, const OfferedCopy& off
 // Sends the copy from one process to another; both pass `copy` and `target` where they have them, all others null.
 void send_copy(EngineChannel& channel, int from, int to, std::int64_t step, const StateCopy* copy, StateCopies* target) {
   const auto sender = static_cast<std::size_t>(from), receiver = static_cast<std::size_t>(to);
-  const OfferedCopy offered = read_offered_copy(channel.exchange("size of a copy", copy ? to_bytes(*copy) : Bytes{})[sender]);
+  const OfferedCopy offered =
+      read_message<OfferedCopy>(channel.exchange("size of a copy", copy ? to_bytes(offered_copy(*copy)) : Bytes{})[sender]);
   StateCopy* const received = target ? target->begin(step, offered.applied_steps, offered.elements) : nullptr;
   const bool has_it = target && (!received || read_directly(channel.control(), from, offered, received->values));
   const Bytes answer(has_it ? std::size_t{1} : std::size_t{0});
@@ -84,23 +107,35 @@ void send_copy(EngineChannel& channel, int from, int to, std::int64_t step, cons
     if (piece.size() != count) throw Error(ErrorKind::peer_lost, "a piece of a copy has another size than announced");
     if (received) std::memcpy(reinterpret_cast<std::byte*>(received->values.data()) + begin, piece.data(), count);
   }
-  if (received) received->whole = true;
+  if (received) received->set_whole();
+}
+
+// One process opens the copies that another one has of a rank; both pass `copies` or `kept`, all others neither.
+void hand_over_copies(EngineChannel& channel, int from, int rank, const StateCopies* copies, KeptCopies* kept) {
+  const Bytes mine = copies ? to_bytes(shared_copies_of(rank, *copies)) : Bytes{};
+  const auto all = channel.exchange("shared copies", mine);
+  if (kept) open_copies(read_message<SharedCopies>(all[static_cast<std::size_t>(from)]), *kept);
+  channel.exchange("shared copies are open", {});
 }
 
 // Gets the copy of each rank that continues from the copy of another rank or process.
 void fetch_copies(EngineChannel* channel, const Agreement& agreement, KeptCopies& kept) {
   const int self = channel ? channel->process() : 0;
+  const bool shared = channel && share_copies(channel->control(), kept);
   kept.equal_rank.clear();
   for (int rank = 0; rank < std::ssize(agreement.sources); ++rank) {
     const CopySource source = agreement.sources[static_cast<std::size_t>(rank)];
     const int runner = agreement.process_of[static_cast<std::size_t>(rank)];
     if (source == CopySource{runner, rank}) continue;
-    const StateCopy* const copy = self == source.process ? kept.by_rank.at(source.rank)->of(agreement.step) : nullptr;
-    StateCopies* const target = self == runner ? kept.of_rank(rank).get() : nullptr;
-    if (runner != source.process)
-      send_copy(*channel, source.process, runner, agreement.step, copy, target);
-    else if (target)
-      kept.equal_rank[rank] = source.rank;
+    const StateCopies* const copies = self == source.process ? kept.by_rank.at(source.rank).get() : nullptr;
+    if (runner != source.process && shared) {
+      hand_over_copies(*channel, source.process, source.rank, copies, self == runner ? &kept : nullptr);
+    } else if (runner != source.process) {
+      send_copy(*channel, source.process, runner, agreement.step, copies ? copies->of(agreement.step) : nullptr,
+                self == runner ? kept.of_rank(rank).get() : nullptr);
+      continue;
+    }
+    if (self == runner && source.rank != rank) kept.equal_rank[rank] = source.rank;
   }
 }
 
@@ -108,15 +143,26 @@ void fetch_copies(EngineChannel* channel, const Agreement& agreement, KeptCopies
 
 std::shared_ptr<StateCopies> KeptCopies::of_rank(int rank) {
   auto& own = by_rank[rank];
-  if (!own && allocate)
-    own = std::make_shared<StateCopies>([allocate = allocate, rank](std::size_t bytes) { return allocate(rank, bytes); });
-  if (!own) own = std::make_shared<StateCopies>();
+  if (!own) own = std::make_shared<StateCopies>(memory);
   return own;
 }
 
 std::shared_ptr<StateCopies> KeptCopies::continued_by(int rank) {
   const auto equal = equal_rank.find(rank);
   return of_rank(equal == equal_rank.end() ? rank : equal->second);
+}
+
+void open_shared_copies(EngineChannel& channel, const std::vector<int>& runs, KeptCopies& kept) {
+  if (!share_copies(channel.control(), kept)) return;
+  SharedCopiesList mine;
+  for (const int rank : runs) mine.copies.push_back(shared_copies_of(rank, *kept.of_rank(rank)));
+  const auto all = channel.exchange("copies in shared memory", to_bytes(mine));
+  for (int process = 0; process < channel.processes(); ++process) {
+    if (process == channel.process()) continue;
+    for (const SharedCopies& offered : read_message<SharedCopiesList>(all[static_cast<std::size_t>(process)]).copies)
+      open_copies(offered, kept);
+  }
+  channel.exchange("copies in shared memory are open", {});
 }
 
 Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies& kept) {

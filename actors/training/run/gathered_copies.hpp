@@ -2,7 +2,6 @@
 // that its ranks continue from.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -22,13 +21,19 @@ struct KeptCopies {
   std::map<int, std::shared_ptr<StateCopies>> by_rank;  // of ranks whose states it copies, or has copied or received
   std::map<int, int> equal_rank;  // ranks that continue from the copy of this rank, which has an equal state
   std::shared_ptr<StepRecords> records = std::make_shared<StepRecords>();
-  std::function<Buffer(int rank, std::size_t bytes)> allocate = {};  // null: see plain_copy_memory()
+  CopyMemory memory = CopyMemory::own;  // of copies that this process makes
 
   // Returns the copies of a rank, none at first.
   std::shared_ptr<StateCopies> of_rank(int rank);
   // Returns those that the rank continues from.
   std::shared_ptr<StateCopies> continued_by(int rank);
 };
+
+// Gives this process the copies, made or not yet, of all ranks that others run, where all processes are on one host and share
+// the memory of copies: it has them when a process that ran such a rank is gone. All processes call it at the same time, once
+// they have reserved the memory of the copies of the ranks that they run. Throws as EngineChannel::exchange() and
+// SharedMemory::open().
+void open_shared_copies(EngineChannel& channel, const std::vector<int>& runs, KeptCopies& kept);
 
 // Agrees with the other processes, who call it at the same time, and exchanges copies: afterwards `kept` has a whole
 // copy after the agreed step for each rank that this process is to run, or for another one with an equal state, and the record

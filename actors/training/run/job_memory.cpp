@@ -87,13 +87,14 @@ std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJo
                                      const std::vector<DeviceMemory>& devices, std::size_t other_bytes) {
   if (auto shortage = offload_shortage(job, devices)) return shortage;
   for (const auto& [name, need] : memory_needs(layout, devices)) {
-    const std::size_t free = need.free, bytes = need.bytes + other_bytes;
+    const std::size_t others = name == the_host ? other_bytes : 0;
+    const std::size_t free = need.free, bytes = need.bytes + others;
     if (bytes <= free) continue;
     const std::string& full_device = name;
     const auto needs_with = [&](const Numerics& numerics) {
       TrainJob other = job;
       other.numerics = numerics;
-      return memory_needs(layout, estimate_devices(layout, other)).at(full_device).bytes + other_bytes;
+      return memory_needs(layout, estimate_devices(layout, other)).at(full_device).bytes + others;
     };
     const Recomputing less = least_recomputing(job, free, needs_with);
     return Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(bytes >> 20) + " MiB and " +

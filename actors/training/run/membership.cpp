@@ -30,6 +30,8 @@ Membership::Membership(const TrainJob& job, const Setup& setup) : job_(job), set
   if (layout_.passes_copies()) buddies_ = std::make_shared<BuddyPlace>();
   build_computes();
   if (buddies_) open_buddies();
+  if (setup_.copies != nullptr && setup_.channel)
+    open_shared_copies(*setup_.channel, layout_.mesh().ranks_of(setup_.channel->process()), *setup_.copies);
   build_pipeline();
 }
 
@@ -50,9 +52,11 @@ void Membership::check_memory() const {
     if (setup_.copies != nullptr) device.use.copies -= std::min(device.use.copies, setup_.copies->of_rank(rank)->bytes());
   }
   std::size_t other_bytes = 0;
-  if (setup_.channel && job_.devices.kind == DeviceKind::cpu) {
+  if (setup_.channel) {
+    const bool cpu = job_.devices.kind == DeviceKind::cpu;
     std::size_t own = 0;
-    for (const auto& device : devices) own += device.use.total() + device.use.snapshot + device.use.copies;
+    for (const auto& device : devices)
+      own += (cpu ? device.use.total() : device.use.host) + device.use.snapshot + device.use.copies;
     other_bytes = host_bytes_of_others(*setup_.channel, own);
   }
   auto shortage = memory_shortage(layout_, job_, devices, other_bytes);

@@ -9,19 +9,12 @@
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/run/elastic_check.hpp"
+#include "comm/control/handshake.hpp"
 #include "comm/successive_planes.hpp"
-#include "core/device.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 namespace {
-
-// Locked memory, to which GPUs copy while they compute.
-Buffer locked_copy_memory(const DeviceSettings& devices, int rank, std::size_t bytes) {
-  const auto gpu = devices.gpu_of_rank.find(rank);
-  const auto device = make_cuda_device(gpu != devices.gpu_of_rank.end() ? gpu->second : 0);
-  return device->allocate_host(bytes, "a copy of the state of rank " + std::to_string(rank));
-}
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -43,8 +36,7 @@ void telling_others(const std::shared_ptr<EngineChannel>& channel, const Work& w
 Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> training,
                          std::shared_ptr<const StepSamples> evaluation)
     : job_(job), training_(std::move(training)), evaluation_(std::move(evaluation)) {
-  if (job_.devices.kind == DeviceKind::cuda)
-    copies_.allocate = [this](int rank, std::size_t bytes) { return locked_copy_memory(job_.devices, rank, bytes); };
+  if (shares_copies(job_)) copies_.memory = CopyMemory::shared;
   if (job_.processes && job_.processes->joins) {
     join();
     return;
@@ -63,11 +55,18 @@ Memberships::Memberships(TrainJob& job, std::shared_ptr<const StepSamples> train
 
 bool Memberships::has_planes() const { return job_.processes && job_.processes->planes; }
 
+// Processes of other hosts could not share the memory of copies.
+NamedValues Memberships::contents_of_members() const {
+  NamedValues contents = lasting_contents(job_);
+  if (shares_copies(job_)) contents.emplace_back("host whose memory has the copies of states", control::machine_name());
+  return contents;
+}
+
 // The others have all copies of states when they call this process.
 void Memberships::join() {
   const auto since = Clock::now();
   job_.keeps_copies = true;
-  job_.processes->planes->join(lasting_contents(job_));
+  job_.processes->planes->join(contents_of_members());
   job_.processes->joins = false;
   take_plane();
   go_on("this process has joined", since, 0, true);
@@ -75,7 +74,7 @@ void Memberships::join() {
 
 int Memberships::newcomers() {
   if (!has_planes()) return 0;
-  if (contents_.empty()) contents_ = lasting_contents(job_);
+  if (contents_.empty()) contents_ = contents_of_members();
   return static_cast<int>(job_.processes->planes->newcomers(contents_).size());
 }
 

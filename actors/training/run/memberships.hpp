@@ -62,6 +62,7 @@ class Memberships {
   using Clock = std::chrono::steady_clock;
   bool several() const;
   bool has_planes() const;
+  NamedValues contents_of_members() const;
   void begin(std::optional<std::int64_t> continued);
   void end();
   void gather();

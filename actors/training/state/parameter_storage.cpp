@@ -1,6 +1,7 @@
 #include "actors/training/state/parameter_storage.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "actors/ranks/load_weights.hpp"
 #include "actors/training/state/eight_bit_optimizer.hpp"
@@ -11,6 +12,18 @@
 #include "actors/training/state/whole_tensor_optimizer.hpp"
 
 namespace pipetrain {
+namespace {
+
+// transfers: see ParameterStorage::restore().
+void write_state(OptimizerStorage& storage, const std::string& state, std::size_t begin, std::span<const float> values,
+                 StagedTransfers* transfers) {
+  float* const arena = transfers != nullptr ? storage.on_device(state) : nullptr;
+  if (arena == nullptr) return storage.write(state, begin, values.data(), values.size());
+  transfers->write(arena + begin, values.data(), values.size_bytes());
+}
+
+}  // namespace
+
 ParameterStorage::ParameterStorage(const StorageSetup& setup, Ops& ops)
     : setup_(setup), stream_(ops.stream()), optimizer_(make_optimizer(setup.optimizer)), places_(setup.layout, setup.places) {
   const Offload& offload = setup_.places.offload;
@@ -120,11 +133,11 @@ void ParameterStorage::read(const std::string& state, const HeldPart& held, cons
   optimizer_storage_->read(state, begin_of(state, held) + (elements.begin - held.begin), out, elements.size());
 }
 
-const float* ParameterStorage::restore(const float* values) {
+const float* ParameterStorage::restore(const float* values, StagedTransfers* transfers) {
   for (const std::string& state : states()) {
     optimizer_storage_->begin_writing(state);
     for (const TensorStates::Part& part : parts_of(state)) {
-      optimizer_storage_->write(state, part.begin, values, part.held.size());
+      write_state(*optimizer_storage_, state, part.begin, {values, part.held.size()}, transfers);
       values += part.held.size();
     }
   }

@@ -46,9 +46,9 @@ class ParameterStorage {
   std::vector<HeldState> saved() const;
   // Returns the same for all parts that this rank holds.
   std::vector<HeldState> held() const;
-  // Loads the values of held(), dense and in its order, from host memory. Waits for the device. Returns the end of the
-  // values that it has read.
-  const float* restore(const float* values);
+  // Loads the values of held(), dense and in its order, from host memory, those on the device by `transfers` unless it is
+  // null. Waits for the device. Returns the end of the values that it has read.
+  const float* restore(const float* values, StagedTransfers* transfers);
 
   // Before a step's first action. applied: the optimizer's steps so far.
   void begin_step(const StepInfo& step, std::int64_t applied);

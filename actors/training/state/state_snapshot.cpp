@@ -7,7 +7,7 @@ namespace pipetrain {
 std::size_t snapshot_bytes(const std::vector<HeldState>& source) { return count_elements(source) * sizeof(float); }
 
 StateSnapshot::StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source)
-    : pieces_(source), copier_(device, std::move(source)) {
+    : pieces_(source), copier_(device, std::move(source), CopyWay::direct) {
   if (pieces_.empty()) return;
   memory_ = device.allocate_host(snapshot_bytes(pieces_), rank + ": snapshot to save");
   auto* next = static_cast<float*>(memory_.data());
@@ -17,6 +17,6 @@ StateSnapshot::StateSnapshot(Device& device, const std::string& rank, std::vecto
   }
 }
 
-void StateSnapshot::take() { copier_.copy(static_cast<float*>(memory_.data())); }
+void StateSnapshot::take() { copier_.copy(static_cast<float*>(memory_.data()), {}); }
 
 }  // namespace pipetrain

@@ -88,6 +88,31 @@ TEST_CASE("the rest of a run takes over from a process that ends", "[takeover][p
   for (int process = 1; process < processes - 1; ++process) CHECK(ends[static_cast<std::size_t>(process) - 1] == "");
 }
 
+TEST_CASE("the rest of a run takes over states from memory that it shares with a process that ends", "[takeover][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.pp = 2}, 2},
+      {{.pp = 4}, 3},
+      {{.tp = 2}, 2},
+      {{.dp = 2}, 2},
+      {{.dp = 2, .zero = 1}, 2},
+      {{.pp = 2, .dp = 2, .zero = 2}, 4},
+      {{.dp = 2, .zero = 3}, 2},
+  }));
+  TinyRun tiny = elastic_run(layout);
+  tiny.shared = true;
+  const auto [own, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {0, "exit-in-update"}, {1, "exit"}}));
+  INFO(to_string(tiny) << " in " << processes << " processes, " << kind << " beside process " << own);
+  const RunRecord expected = undisturbed(tiny);
+  const int rank = own == 0 ? layout.dp * layout.pp * layout.tp - 1 : 0;
+  Followers followers(processes, tiny,
+                      {"TEST_FAULT=" + std::to_string(rank) + ":3:" + kind, "TEST_STEPS=" + std::to_string(takeover_steps)},
+                      own);
+  std::vector<Takeover> takeovers;
+  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
+  REQUIRE(takeovers.size() == 1);
+  check_step_before(takeovers.front(), 3);
+}
+
 TEST_CASE("a run survives several losses one after the other", "[takeover][processes]") {
   struct Losses {
     Layout layout;
@@ -95,8 +120,9 @@ TEST_CASE("a run survives several losses one after the other", "[takeover][proce
   };
   // In the second layout each state is in one process.
   const auto losses = GENERATE(Losses{{.pp = 2, .dp = 2}, 3, 1}, Losses{{.pp = 4}, 2, 3});
-  const TinyRun tiny = elastic_run(losses.layout);
-  INFO(to_string(losses.layout));
+  TinyRun tiny = elastic_run(losses.layout);
+  tiny.shared = GENERATE(false, true);
+  INFO(to_string(tiny));
   const RunRecord expected = undisturbed(tiny);
   Followers followers(4, tiny);
   std::vector<Takeover> takeovers;
@@ -210,6 +236,7 @@ TEST_CASE("a spare process takes over before processes that have ranks", "[takeo
       GENERATE(table<Layout, int>({{{.pp = 2}, 3}, {{.dp = 2}, 3}, {{.pp = 2, .dp = 2, .zero = 1}, 5}}));
   TinyRun tiny = elastic_run(layout);
   tiny.spares = 1;
+  tiny.shared = GENERATE(false, true);
   INFO(to_string(tiny) << " in " << processes << " processes");
   const RunRecord expected = undisturbed(tiny);
   Followers followers(processes, tiny, {"TEST_FAULT=1:3:exit"});
@@ -231,7 +258,8 @@ TEST_CASE("a stopped process 0 is left out", "[takeover][processes]") {
 }
 
 TEST_CASE("a stopped process is left out, and changes nothing when it wakes up", "[takeover][processes]") {
-  const TinyRun tiny = elastic_run({.pp = 2, .dp = 2});
+  TinyRun tiny = elastic_run({.pp = 2, .dp = 2});
+  tiny.shared = GENERATE(false, true);
   const RunRecord expected = undisturbed(tiny);
   Followers followers(4, tiny);
   std::vector<Takeover> takeovers;

@@ -184,8 +184,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {post_validation, expert_biases, {train, "--post-validation on --model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
       {post_validation, record, {train, "--post-validation on --record out.rec"}},
-      {elastic, one_replica, {train_on_gpus, "--pp 2 --elastic takeover"}},
-      {elastic, zero, {train_on_gpus, "--dp 2 --zero 1 --elastic takeover"}},
       {elastic, offload, {train_on_gpus, "--dp 2 --offload optimizer --elastic takeover"}},
       {post_validation, slices, {train, "--post-validation on --slices 2"}},
       {post_validation, zero, {train, "--post-validation on --dp 2 --zero 1"}},
