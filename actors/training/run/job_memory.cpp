@@ -118,6 +118,7 @@ std::size_t most_passed_bytes(const TrainJob& job, const Mesh& mesh, const std::
 JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
   TrainJob job = of;
   job.processes = nullptr;
+  if (planned && planned->processes > 1) job.devices.gpus.clear();  // they are those of this process alone
   job.keeps_copies |= job.elastic == Elastic::takeover;
   const ParallelLayout layout(job, nullptr, planned);
   JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}, {}};
