@@ -138,12 +138,6 @@ bool LaunchAttempt::ended_badly() const {
   });
 }
 
-// A run that goes on without the processes that it lost has ended as the others have.
-void LaunchAttempt::forget_lost() {
-  if (plan_.continues && std::any_of(ends_.begin(), ends_.end(), ends_run))
-    std::erase_if(ends_, [](const ProcessEnd& end) { return !ends_run(end); });
-}
-
 void LaunchAttempt::end_remaining() {
   if (!over_ && ended_badly()) over_ = Clock::now();
   if (!over_) return;
@@ -167,7 +161,7 @@ std::optional<LaunchCause> LaunchAttempt::wait() {
     start_joining();
     wait_for_news();
   }
-  forget_lost();
+  if (plan_.continues) forget_lost(ends_, ends_run);
   const std::string host = this_host();
   return first_cause(ends_, stop_signal(), [&](int process) { return labels_.name(process, host); });
 }

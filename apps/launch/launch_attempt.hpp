@@ -50,7 +50,6 @@ class LaunchAttempt {
   void start_joining();
   bool all_joined() const;
   bool ended_badly() const;
-  void forget_lost();
 
   const ProcessLabels& labels_;
   const bool foreign_;  // they run another program, which does not report that it has joined, and may end in any order

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "apps/signals/signals.hpp"
@@ -46,9 +47,6 @@ LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
   return {.status = 1, .kind = ErrorKind::peer_lost, .line = line};
 }
 
-bool is_own(const ProcessEnd& end) {
-  return end.failure && *end.failure != ErrorKind::peer_lost && *end.failure != ErrorKind::aborted;
-}
 bool is_news(const ProcessEnd& end) { return end.failure.has_value(); }
 bool is_silent(const ProcessEnd& end) { return !end.failure && !end.ended_by_launch && end.status != 0; }
 
@@ -65,6 +63,15 @@ const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(co
 
 }  // namespace
 
+bool has_own_failure(const ProcessEnd& end) {
+  return end.failure && *end.failure != ErrorKind::peer_lost && *end.failure != ErrorKind::aborted;
+}
+
+void forget_lost(std::vector<ProcessEnd>& ends, bool (*ends_run)(const ProcessEnd&)) {
+  if (std::none_of(ends.begin(), ends.end(), ends_run)) return;
+  std::erase_if(ends, [&](const ProcessEnd& end) { return !ends_run(end) && !(end.member && has_own_failure(end)); });
+}
+
 std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on, const Name& name) {
   bool stopped = false;  // true when the passed-on signal ended a process before it could answer
   for (const ProcessEnd& end : ends) {
@@ -72,7 +79,7 @@ std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int 
     if (end.stopped || passed_on == 0 || !asks_to_stop(end.signal)) return by_signal(end, name);
     stopped = true;
   }
-  for (const auto fits : {is_own, is_silent, is_news}) {
+  for (const auto fits : {has_own_failure, is_silent, is_news}) {
     const ProcessEnd* end = preferred(ends, fits);
     if (!end) continue;
     if (stopped && fits == is_news) break;  // they miss a process that was asked to stop

@@ -142,6 +142,7 @@ void LaunchedProcess::read_reports() {
     if (!report) continue;
     if (report->left) end_.left = true;
     wanted_ += report->wanted;
+    if (report->membership > 0) end_.member = true;
     if (report->membership > membership_) membership_ = report->membership, door_ = report->door;
     if (!report->failure) joined_ = true;
     if (!report->failure || end_.failure) continue;  // the first failure counts

@@ -42,8 +42,10 @@ void MembershipChanges::let_leave() {
   for (auto leavers = joined_->leavers(); !leavers.empty() && stop_signal() == 0; leavers = joined_->leavers()) {
     if (std::ssize(leavers) == joined_->processes()->control->processes()) return request_stop(preemption_signal());
     const int leaver = leavers.back();
+    const int membership = trainer_.membership();
     joined_->announce_leave(leaver);
     run_.copy_states();
+    if (trainer_.membership() != membership) continue;  // a process was lost meanwhile, so the numbers are new ones
     if (leaver == 0) leave();
     joined_->let_leave(leaver);
     print(trainer_.take_over_from(leaver));

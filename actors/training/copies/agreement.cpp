@@ -172,8 +172,10 @@ std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mes
   std::vector<std::vector<int>> equals;  // by rank
   for (int rank = 0; rank < mesh.size(); ++rank) equals.push_back(ranks_with_state_of(rank, mesh, divided));
   Agreement agreement;
+  // A process without ranks never has a copy, however many steps have been done.
   agreement.from_start =
-      std::all_of(processes.begin(), processes.end(), [](const Holdings& own) { return own.copies.empty(); });
+      std::all_of(processes.begin(), processes.end(), [](const Holdings& own) { return own.copies.empty(); }) &&
+      std::any_of(processes.begin(), processes.end(), [](const Holdings& own) { return !own.runs.empty(); });
   const auto step = newest_step(processes, equals, missing);
   if (!step && !agreement.from_start) return {};
   agreement.step = step.value_or(0);

@@ -57,7 +57,8 @@ struct Dealing {
 // Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
 // with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks.
 // Where processes have no rank, all but the spare ones then take half of the ranks of the process with most. No value where
-// there is no step after which somebody has every state, though there are copies: `missing` then names a rank without one.
+// there is no step after which somebody has every state, though there are copies, or though nobody that is left ran a rank,
+// so that steps may have been done: `missing` then names a rank without a copy.
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided,
                                const Dealing& dealing = {}, int* missing = nullptr);
 

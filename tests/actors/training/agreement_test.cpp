@@ -54,6 +54,16 @@ TEST_CASE("processes that have not begun a step continue from the start", "[take
   CHECK(agreement->lost == std::vector<int>{3});
 }
 
+TEST_CASE("processes that ran no rank do not take a run that may have done steps back to its start", "[takeover]") {
+  int missing = -1;
+  CHECK_FALSE(agree({held({}, {})}, two_by_two, true, {}, &missing));
+  CHECK(missing == 0);
+  CHECK_FALSE(agree({held({}, {}), held({}, {})}, two_by_two, true));
+  const auto agreement = agree({held({2}, {}), held({}, {})}, two_by_two, true);
+  REQUIRE(agreement);
+  CHECK(agreement->from_start);
+}
+
 TEST_CASE("copies are passed on from host to host", "[takeover]") {
   const Mesh mesh({.pp = 4}, {{0, 0}, {1, 0}, {3, 0}, {4, 0}});  // process 2 is spare
   CHECK(buddy_order(mesh) == std::vector<int>{0, 1, 3, 4});

@@ -36,6 +36,27 @@ TEST_CASE("processes that ended well have no cause") {
   CHECK(!cause_of_ends({ended(0, 0), behind}));
 }
 
+TEST_CASE("an elastic run that went on without lost processes ends as the others, but not where a member failed by itself") {
+  const auto ends_run = [](const ProcessEnd& end) { return end.signal == 0 && end.status == 0; };
+  const auto cause_after = [&](std::vector<ProcessEnd> ends) {
+    forget_lost(ends, ends_run);
+    return cause_of_ends(ends);
+  };
+  ProcessEnd failed = told_end(0, 2, ErrorKind::input, "the disk is full");
+  CHECK(!cause_after({killed(0, SIGKILL), ended(1, 0)}));
+  CHECK(!cause_after({told_end(0, 1, ErrorKind::peer_lost, "the others have gone on"), ended(1, 0)}));
+  CHECK(!cause_after({failed, ended(1, 0)}));  // it could not join
+  CHECK(cause_after({killed(0, SIGKILL), ended(1, 1)})->kind == ErrorKind::peer_lost);
+  failed.member = true;
+  for (const auto& ends :
+       {std::vector{failed, ended(1, 0)}, {ended(1, 0), failed}, {killed(2, SIGKILL), ended(1, 0), failed}}) {
+    const auto found = cause_after(ends);
+    REQUIRE(found);
+    CHECK(found->status == 2);
+    CHECK(found->line == "the disk is full");
+  }
+}
+
 TEST_CASE("a process that a signal ended is the cause, whatever the others say of it") {
   const auto lost = [](int process) { return told_end(process, 1, ErrorKind::peer_lost, "process 2 went away"); };
   const auto found = cause_of_ends({killed(2, SIGKILL), lost(1), lost(0)});

@@ -67,6 +67,14 @@ TEST_CASE("a failure in one process ends all with one message that names the ran
              Contains("a worker of stage 1 of replica 1 hangs"));
 }
 
+TEST_CASE("an elastic run whose process 0 cannot go on ends with the cause, though the others end in order", "[launch]") {
+  const Result result = run("launch " + small_launch + "--nproc 2 --elastic takeover --pp 2 --steps 5 --metrics /dev/full");
+  INFO(result.err);
+  CHECK(result.status == 2);
+  CHECK(count_of_lines(result.err, "pipetrain: error: ") == 1);
+  CHECK_THAT(result.err, Contains("/dev/full") && Contains("No space left on device"));
+}
+
 TEST_CASE("a process that is killed is named, with who waited", "[launch]") {
   for (const int process : {0, 1}) {
     LiveLaunch launch(for_ever + "--nproc 3 --pp 3");
