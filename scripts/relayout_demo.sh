@@ -34,7 +34,7 @@ send() { # STEPS SIGNAL PROCESS
   wait_for_steps "$1"
   local process
   for process in $(pgrep -P "$(pgrep -P "$run" || echo "$run")"; pgrep -P "$run"); do
-    if tr '\0' '\n' <"/proc/$process/environ" | grep -q "^PIPETRAIN_LAUNCH=$3/"; then
+    if tr '\0' '\n' <"/proc/$process/environ" | grep "^PIPETRAIN_LAUNCH=$3/" >/dev/null; then
       echo "kill -$2 $process    # process $3"
       kill "-$2" "$process"
       return

@@ -24,7 +24,7 @@ kill_after() { # STEPS PROCESS
   done
   local process
   for process in $(pgrep -P "$(pgrep -P "$run" || echo "$run")"; pgrep -P "$run"); do
-    if tr '\0' '\n' <"/proc/$process/environ" | grep -q "^PIPETRAIN_LAUNCH=$2/"; then
+    if tr '\0' '\n' <"/proc/$process/environ" | grep "^PIPETRAIN_LAUNCH=$2/" >/dev/null; then
       echo "kill -9 $process    # process $2, after step $(wc -l <"$folder/disturbed.jsonl")"
       kill -9 "$process"
       return

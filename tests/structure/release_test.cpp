@@ -53,7 +53,7 @@ TEST_CASE("./dev release asks for a commit without changes and a dated changelog
   CHECK_THAT(dated.call("check_release 1.2.4").err, Contains("make it"));
   CHECK(dated
             .call("release_source 1.2.3 $root.a; release_source 1.2.3 $root.b; cmp $root.a $root.b; "
-                  "tar tzf $root.a | grep -qx pipetrain-1.2.3/CHANGELOG.md; rm $root.a $root.b")
+                  "tar tzf $root.a | grep -x pipetrain-1.2.3/CHANGELOG.md >/dev/null; rm $root.a $root.b")
             .status == 0);
   dated.folder().write("new", "");
   const pipetrain::Result changed = dated.call("check_release 1.2.3");
