@@ -1,8 +1,7 @@
 // Runs under Lion, whose single state is handled like AdamW's two: it is sharded, offloaded and saved in checkpoints.
-#include "actors/training/checkpoint/checkpoint.hpp"
-#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "actors/training/saved_run.hpp"
 #include "catch.hpp"
 #include "early_steps.hpp"
 #include "golden_run.hpp"
@@ -22,16 +21,6 @@ TrainJob lion_job(const Layout& layout) {
   TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
   job.optimizer = default_settings("lion");
   job.learning_rate.peak = 5e-4;
-  return job;
-}
-
-TrainJob from_checkpoint(const fs::path& checkpoint, const Layout& layout) {
-  TrainJob job = lion_job(layout);
-  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
-  job.initial = open_checkpoint(checkpoint, manifest, job.config);
-  job.steps_done = manifest.state.step;
-  job.first_loss = manifest.state.first_loss;
-  job.last_loss = manifest.state.last_loss;
   return job;
 }
 
@@ -68,7 +57,7 @@ TEST_CASE("a run under Lion resumes from a checkpoint to the bit, in the same la
   CHECK(initial.states.contains("exp_avg"));
   for (const Layout& layout : {Layout{2, 1, 1, 1}, Layout{4, 1, 1, 1, "zb-h1"}}) {
     INFO(to_string(layout));
-    CHECK((run(from_checkpoint(checkpoint, layout), 2).weights == whole.weights));
+    CHECK((run(test::continued_job(checkpoint, lion_job(layout)), 2).weights == whole.weights));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "ops/ops_fixture.hpp"
+#include "skip.hpp"
 
 namespace pipetrain::testing {
 
@@ -47,6 +48,21 @@ inline void on_each_backend_once(const std::function<void(Bench&)>& check) {
     Bench bench{team, team[0], DType::f32, backend->tolerance(DType::f32)};
     check(bench);
   }
+}
+
+// Runs `check` for every type of activations on the GPU; skips the test where there is none.
+inline void on_gpu(const std::function<void(Bench&)>& check) {
+  for (const OpsBackend* backend : ops_backends()) {
+    if (backend->name() != "cuda") continue;
+    for (const DType dtype : backend->dtypes()) {
+      INFO(to_string(dtype));
+      TestTeam team(*backend, 1);
+      Bench bench{team, team[0], dtype, backend->tolerance(dtype)};
+      check(bench);
+    }
+    return;
+  }
+  test::needs_gpus(0);
 }
 
 }  // namespace pipetrain::testing

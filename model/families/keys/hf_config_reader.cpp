@@ -20,7 +20,9 @@ void HfConfigReader::refuse(const std::string& key, const std::string& what) con
 }
 
 void HfConfigReader::refuse_value(const std::string& key, const std::string& rule) const {
-  std::string shown = object_.at(key).dump({.ascii = true, .replace = true});
+  const Json* const value = object_.find(key);
+  if (value == nullptr) refuse(key, fmt::format("is absent; it must be {}", rule));
+  std::string shown = value->dump({.ascii = true, .replace = true});
   if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
   refuse(key, fmt::format("is {}; it must be {}", shown, rule));
 }

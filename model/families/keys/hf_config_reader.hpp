@@ -26,7 +26,7 @@ class HfConfigReader {
 
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
-  // Throws an error that says which value the key has and which it should have. The key must be there.
+  // Throws an error that says which value the key has, if any, and which it should have.
   [[noreturn]] void refuse_value(const std::string& key, const std::string& rule) const;
 
   bool has(const std::string& key) const;

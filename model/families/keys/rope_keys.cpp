@@ -85,7 +85,8 @@ struct RopeObject {
     const double longer = static_cast<double>(model.max_positions) / static_cast<double>(scaling.original_max_positions);
     scaling.factor = rope.has("factor") ? read_factor(rope) : longer;
     if (scaling.factor < 1)
-      rope.refuse_value(original_positions,
+      (rope.has(original_positions) ? rope : config)
+          .refuse_value(original_positions,
                         fmt::format("at most the model's {} positions where factor is absent", model.max_positions));
     scaling.beta_fast = rope.positive_or("beta_fast", scaling.beta_fast);
     scaling.beta_slow = rope.positive_or("beta_slow", scaling.beta_slow);

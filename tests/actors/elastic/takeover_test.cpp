@@ -56,6 +56,23 @@ std::function<StepReport(Trainer&)> counting(std::vector<Takeover>& takeovers) {
   };
 }
 
+struct LostMember {
+  int processes, own;  // `own` is the number of this process
+  std::string kind;
+};
+
+// Another process than this one fails in step 3: that of the last rank, or process 0.
+void check_takeover(const LostMember& lost, const TinyRun& tiny, const RunRecord& expected) {
+  const int rank = lost.own == 0 ? tiny.layout.dp * tiny.layout.pp * tiny.layout.tp - 1 : 0;
+  Followers followers(
+      lost.processes, tiny,
+      {"TEST_FAULT=" + std::to_string(rank) + ":3:" + lost.kind, "TEST_STEPS=" + std::to_string(takeover_steps)}, lost.own);
+  std::vector<Takeover> takeovers;
+  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
+  REQUIRE(takeovers.size() == 1);
+  check_step_before(takeovers.front(), 3);
+}
+
 }  // namespace
 
 TEST_CASE("the rest of a run takes over from a process that ends", "[takeover][processes]") {
@@ -103,14 +120,7 @@ TEST_CASE("the rest of a run takes over states from memory that it shares with a
   const auto [own, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {0, "exit-in-update"}, {1, "exit"}}));
   INFO(to_string(tiny) << " in " << processes << " processes, " << kind << " beside process " << own);
   const RunRecord expected = undisturbed(tiny);
-  const int rank = own == 0 ? layout.dp * layout.pp * layout.tp - 1 : 0;
-  Followers followers(processes, tiny,
-                      {"TEST_FAULT=" + std::to_string(rank) + ":3:" + kind, "TEST_STEPS=" + std::to_string(takeover_steps)},
-                      own);
-  std::vector<Takeover> takeovers;
-  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
-  REQUIRE(takeovers.size() == 1);
-  check_step_before(takeovers.front(), 3);
+  check_takeover({.processes = processes, .own = own, .kind = kind}, tiny, expected);
 }
 
 TEST_CASE("a run survives several losses one after the other", "[takeover][processes]") {
@@ -221,14 +231,7 @@ TEST_CASE("the rest of a run takes over while stages have begun the next step be
   INFO(to_string(tiny) << " in " << processes << " processes, clip " << tiny.clip);
   const RunRecord expected = undisturbed(tiny);
   const auto [own, kind] = GENERATE(table<int, std::string>({{0, "exit"}, {0, "exit-in-update"}, {1, "exit"}}));
-  const int rank = own == 0 ? layout.dp * layout.pp * layout.tp - 1 : 0;
-  Followers followers(processes, tiny,
-                      {"TEST_FAULT=" + std::to_string(rank) + ":3:" + kind, "TEST_STEPS=" + std::to_string(takeover_steps)},
-                      own);
-  std::vector<Takeover> takeovers;
-  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
-  REQUIRE(takeovers.size() == 1);
-  check_step_before(takeovers.front(), 3);
+  check_takeover({.processes = processes, .own = own, .kind = kind}, tiny, expected);
 }
 
 TEST_CASE("a spare process takes over before processes that have ranks", "[takeover][processes]") {

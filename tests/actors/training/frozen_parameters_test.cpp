@@ -7,10 +7,9 @@
 #include "actors/golden_run.hpp"
 #include "actors/several_blocks.hpp"
 #include "actors/tiny_run.hpp"
-#include "actors/training/checkpoint/checkpoint.hpp"
-#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/make_train_job.hpp"
+#include "actors/training/saved_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "core/half.hpp"
@@ -52,15 +51,6 @@ MemoryUse memory_of(const TrainJob& job) {
   MemoryUse all;
   for (const DeviceMemory& device : estimate_job(job).devices) all += device.use;
   return all;
-}
-
-TrainJob frozen_from(const std::filesystem::path& checkpoint, TrainJob job) {
-  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
-  job.initial = open_checkpoint(checkpoint, manifest, job.config);
-  job.steps_done = manifest.state.step;
-  job.first_loss = manifest.state.first_loss;
-  job.last_loss = manifest.state.last_loss;
-  return job;
 }
 
 }  // namespace
@@ -154,10 +144,10 @@ TEST_CASE("a run with frozen parts resumes from a checkpoint to the bit, and onl
   const std::filesystem::path checkpoint = checkpoint_path(folder.path(), 2);
   Layout sharded{2, 1, 2, 1};
   sharded.zero = 3;
-  CHECK((run(frozen_from(checkpoint, frozen_job({2, 1, 1, 1})), 2).weights == whole.weights));
-  CHECK((run(frozen_from(checkpoint, frozen_job({4, 1, 1, 1, "zb-h1"})), 2).weights == whole.weights));
-  CHECK_NOTHROW(run(frozen_from(checkpoint, frozen_job(sharded)), 1));
-  CHECK_THROWS_WITH(frozen_from(checkpoint, frozen_job({}, {})), Contains("it trained blocks"));
+  CHECK((run(test::continued_job(checkpoint, frozen_job({2, 1, 1, 1})), 2).weights == whole.weights));
+  CHECK((run(test::continued_job(checkpoint, frozen_job({4, 1, 1, 1, "zb-h1"})), 2).weights == whole.weights));
+  CHECK_NOTHROW(run(test::continued_job(checkpoint, frozen_job(sharded)), 1));
+  CHECK_THROWS_WITH(test::continued_job(checkpoint, frozen_job({}, {})), Contains("it trained blocks"));
 }
 
 TEST_CASE("settings that leave nothing to train, or half of a tied table, are refused", "[groups]") {

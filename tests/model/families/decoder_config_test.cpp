@@ -131,6 +131,12 @@ TEST_CASE("settings of a rotation that cannot be are refused by their key", "[fa
   CHECK(error({{"rope_type", "longrope"}, {"long_factor", {1, 1, 1, 1}}}).starts_with("key \"rope_parameters.short_factor\""));
   CHECK(error({{"rope_type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}})
             .starts_with("\"rope_parameters.beta_fast\" is 1; it must be at least beta_slow"));
+  CHECK(error({{"rope_type", "yarn"}, {"factor", 2}, {"beta_slow", 40}})
+            .starts_with("\"rope_parameters.beta_fast\" is absent; it must be at least beta_slow (40)"));
+  config["original_max_position_embeddings"] = 8192;
+  CHECK(error({{"rope_type", "yarn"}})
+            .starts_with("\"original_max_position_embeddings\" is 8192; it must be at most the model's"));
+  config.erase("original_max_position_embeddings");
   CHECK(error({{"rope_type", "proportional"}})
             .starts_with("\"rope_parameters.rope_type\" is \"proportional\"; it must be one of"));
   CHECK(error({{"rope_type", "dynamic"}}).starts_with("key \"rope_parameters.factor\" is missing"));

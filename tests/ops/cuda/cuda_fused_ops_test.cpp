@@ -3,24 +3,9 @@
 
 #include "catch.hpp"
 #include "ops/ops_bench.hpp"
-#include "skip.hpp"
 
 namespace pipetrain::testing {
 namespace {
-
-void on_gpu(const std::function<void(Bench&)>& check) {
-  for (const OpsBackend* backend : ops_backends()) {
-    if (backend->name() != "cuda") continue;
-    for (const DType dtype : backend->dtypes()) {
-      INFO(to_string(dtype));
-      TestTeam team(*backend, 1);
-      Bench bench{team, team[0], dtype, backend->tolerance(dtype)};
-      check(bench);
-    }
-    return;
-  }
-  test::needs_gpus(0);
-}
 
 // Rows that fit one block, two, four and eight, and one that fits none; more rows than clusters of blocks at once.
 TEST_CASE("GPU cross-entropy reads long rows once: sums and gradients of the two passes", "[gpu]") {

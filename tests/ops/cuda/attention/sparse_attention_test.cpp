@@ -6,7 +6,6 @@
 
 #include "catch.hpp"
 #include "ops/ops_bench.hpp"
-#include "skip.hpp"
 
 namespace pipetrain::testing {
 namespace {
@@ -81,22 +80,13 @@ void check_against_doubles(Bench& b, const SegmentShape& shape, Ops& ops) {
   CHECK(relative_error(b.rank.get(rotated.dqkv), reference::rotary(shape, gradient, angles, true)) < b.tolerance);
 }
 
-// Calls check(bench, ops) for every type of activations on the GPU, which must be there.
-template <class Check>
-void attend_on_gpu(Check check) {
-  for (const OpsBackend* backend : ops_backends()) {
-    if (backend->name() != "cuda") continue;
-    for (const DType dtype : backend->dtypes()) {
-      INFO(to_string(dtype));
-      TestTeam team(*backend, 1);
-      Bench b{team, team[0], dtype, backend->tolerance(dtype)};
-      const auto ops = make_cuda_ops(b.rank.stream(), true);
-      check(b, *ops);
-      CHECK(b.rank.guards_intact());
-    }
-    return;
-  }
-  test::needs_gpus(0);
+// Calls check(bench, ops) with deterministic operations.
+void attend_on_gpu(const std::function<void(Bench&, Ops&)>& check) {
+  on_gpu([&](Bench& b) {
+    const auto ops = make_cuda_ops(b.rank.stream(), true);
+    check(b, *ops);
+    CHECK(b.rank.guards_intact());
+  });
 }
 
 TEST_CASE("GPU attention to sinks, blocks and stripes is that of double precision", "[gpu][sparse]") {
