@@ -1,17 +1,17 @@
 // Measures which of the GPU library's algorithms is the fastest for the products of the models for which the project promises
 // speeds, and prints the table of ops/cuda/gemm/gemm_choice.cpp: the shapes for which it is not the library's first guess.
 //
-// bench_gpu_gemm [bf16|fp8 [MODEL [TOKENS]]]     the products of a run in this precision, of models with MODEL in their names,
-// and
-//                                                of microbatches of TOKENS tokens
+// bench_gpu_gemm [bf16|fp8 [MODEL [TOKENS]]]
+// The products of a run in this precision, of models with MODEL in their names, and of microbatches of TOKENS tokens.
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/gpu/random_memory.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 #include "model/config/config.hpp"
 #include "model/parameters/block_plan.hpp"
 #include "ops/gemm_shape.hpp"
@@ -202,12 +202,13 @@ void run(bool fp8, const Choice& choice) {
 
 int main(int argc, char** argv) {
   const std::string products = argc > 1 ? argv[1] : "bf16";
-  if (argc > 4 || (products != "bf16" && products != "fp8")) {
+  const auto tokens = argc > 3 ? number_from<std::int64_t>(argv[3]) : std::optional<std::int64_t>(0);
+  if (argc > 4 || !tokens || *tokens < 0 || (products != "bf16" && products != "fp8")) {
     fmt::print(stderr, "bench_gpu_gemm: error: takes bf16 or fp8, part of a model's name, and tokens, or nothing\n");
     return exit_status(ErrorKind::input);
   }
   try {
-    run(products == "fp8", {argc > 2 ? argv[2] : "", argc > 3 ? std::atoll(argv[3]) : 0});
+    run(products == "fp8", {argc > 2 ? argv[2] : "", *tokens});
   } catch (const Error& error) {
     fmt::print(stderr, "bench_gpu_gemm: error: {}\n", error.what());
     return exit_status(error.kind());

@@ -184,8 +184,8 @@ struct GroupedWeightGradArgs {
 // The tokens that a rank sends: sorted by receiver, then by token.
 struct SentTokens {
   Tensor tokens;  // [S] i32: the token of each
-  Tensor experts =
-      {};  // [S, C] i32: those of its experts that the receiver holds, counted from its first one, ascending; then -1
+  // [S, C] i32: those of its experts that the receiver holds, counted from its first one, ascending; then -1
+  Tensor experts = {};
   Tensor weights = {};  // [S, C] f32: their weights
   Tensor offsets = {};  // [ranks + 1] i32: the first token for each rank, then the number of tokens
   // [T, C] i32: the row of each of a token's choices among those that come back, which are sorted by rank, token and expert;

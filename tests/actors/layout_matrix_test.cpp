@@ -1,4 +1,5 @@
 // Layouts that must agree bit by bit: all of a matrix, and random ones.
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
@@ -39,6 +40,7 @@ class RandomLayouts {
     tiny.family = Family::qwen2_moe;
     tiny.layout.ep = number(1, 3);
     tiny.layout.dp *= tiny.layout.ep;
+    limit_braids(tiny.layout);
     return tiny;
   }
 
@@ -63,9 +65,7 @@ class RandomLayouts {
     layout.threads = number(1, 3);
     layout.recompute = static_cast<Recompute>(number(0, 2));
     tiny.from_file = flag();
-    // Braids do not support weights that arrive for one action at a time.
-    const bool braids = layout.schedule == "braided-v" && layout.tp > 1;
-    if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready || braids ? 2 : 3);
+    if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready ? 2 : 3);
     const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
     tiny.layers = number(fewest, fewest + 1);
     if (flag()) layout.cut = cut(layout.pp * layout.chunks, 2 * tiny.layers);
@@ -78,6 +78,7 @@ class RandomLayouts {
       tiny.sequence = 2 * layout.cp * number(1, 5);
     }
     if (number(0, 11) == 0) offload(layout);
+    limit_braids(layout);
     return tiny;
   }
 
@@ -90,9 +91,14 @@ class RandomLayouts {
   void offload(Layout& layout) {
     layout.offload = flag();
     layout.gradients = flag();
-    const bool braids = layout.schedule == "braided-v" && layout.tp > 1;
-    layout.parameters = layout.order == Order::planned && !braids && flag();
+    layout.parameters = layout.order == Order::planned && flag();
     layout.prefetch = number(0, 2);
+  }
+  // Braids that exchange do not support weights that arrive for one action at a time.
+  static void limit_braids(Layout& layout) {
+    if (layout.schedule != "braided-v" || (layout.tp == 1 && layout.ep == 1)) return;
+    layout.zero = std::min(layout.zero, 2);
+    layout.parameters = false;
   }
   // Not a standard distribution, so that a seed gives the same layouts with every library.
   int number(int from, int to) { return from + static_cast<int>(random_() % static_cast<std::uint32_t>(to - from + 1)); }
