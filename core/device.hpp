@@ -42,7 +42,9 @@ class Device {
   // Gives host memory that others made what allocate_host()'s has, until the returned buffer is freed, which the memory must
   // outlive. begin: at a page. Overlap with locked memory is an error. Throws Error(unavailable) where the machine does not
   // permit it. Thread-safe.
-  virtual Buffer lock_host_memory(void* begin, std::size_t bytes) { return Buffer(begin, bytes, [](void*) {}); }
+  virtual Buffer lock_host_memory(void* begin, std::size_t bytes) {
+    return Buffer(begin, bytes, [](void*) {});
+  }
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   // Returns an event that also keeps the time at which it completed; it costs somewhat more than make_event's.

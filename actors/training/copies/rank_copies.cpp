@@ -33,10 +33,11 @@ void RankCopies::lock_chunks() {
     while (!ends_ && locked_->lock_next(*setup_.device)) {
     }
   } catch (const std::exception& failure) {
-    std::fprintf(stderr,
-                 "elastic takeover: rank %d's copies go on through staging memory, which makes steps longer, since the GPU cannot "
-                 "write to the memory that processes share: %s\n",
-                 setup_.rank, failure.what());
+    std::fprintf(
+        stderr,
+        "elastic takeover: rank %d's copies go on through staging memory, which makes steps longer, since the GPU cannot "
+        "write to the memory that processes share: %s\n",
+        setup_.rank, failure.what());
   }
 }
 

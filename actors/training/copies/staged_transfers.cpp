@@ -12,7 +12,6 @@ namespace {
 
 // A thread of the host moves some 8 GB/s and a device fills pieces at 50, but steps need threads of the host too.
 constexpr unsigned most_threads = 4;
-constexpr std::size_t most_piece_bytes = std::size_t{64} << 20;
 constexpr std::size_t share_bytes = std::size_t{4} << 20;  // of a piece that one thread moves at a time
 
 }  // namespace
@@ -43,12 +42,12 @@ class StagedTransfers::Source {
 };
 
 std::size_t StagedTransfers::piece_bytes(std::size_t bytes) {
-  return std::clamp(align_up(bytes), tensor_alignment, most_piece_bytes);
+  return std::clamp(align_up(bytes), tensor_alignment, most_locked_bytes / 2);
 }
 
 StagedTransfers::StagedTransfers(Device& device, std::size_t bytes, std::shared_ptr<const LockedChunks> locked)
     : locked_(std::move(locked)),
-      piece_bytes_(piece_bytes(bytes)), 
+      piece_bytes_(piece_bytes(bytes)),
       loading_threads_(loading_threads(device)),
       stream_(device.make_stream("snapshot")) {
   for (Piece& piece : pieces_) {

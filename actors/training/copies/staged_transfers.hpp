@@ -19,6 +19,7 @@ namespace pipetrain {
 
 class StagedTransfers {
  public:
+  static constexpr std::size_t most_locked_bytes = std::size_t{128} << 20;
   // Returns the bytes of both pieces for copies of this many bytes.
   static std::size_t locked_bytes(std::size_t bytes) { return 2 * piece_bytes(bytes); }
 

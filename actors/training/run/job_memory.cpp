@@ -5,6 +5,7 @@
 #include <string>
 
 #include "actors/training/copies/agreement.hpp"
+#include "actors/training/copies/staged_transfers.hpp"
 #include "actors/training/copies/state_copies.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "core/device.hpp"
@@ -103,6 +104,17 @@ std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJo
   return {};
 }
 
+// Returns the most bytes that a GPU copies after a step: both copies and two pieces of staging memory are in its sum.
+std::size_t most_copied_bytes(const TrainJob& job, const std::vector<DeviceMemory>& devices) {
+  if (job.devices.kind != DeviceKind::cuda) return 0;
+  std::size_t most = 0;
+  for (const DeviceMemory& device : devices) {
+    const std::size_t staging = std::min(device.use.copies / 2, StagedTransfers::most_locked_bytes);
+    most = std::max(most, (device.use.copies - staging) / copies_alone);
+  }
+  return most;
+}
+
 // Returns the most bytes of copies that a process passes on after a step.
 std::size_t most_passed_bytes(const TrainJob& job, const Mesh& mesh, const std::vector<DeviceMemory>& devices) {
   std::size_t most = 0;
@@ -121,7 +133,8 @@ JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesse
   if (planned && planned->processes > 1) job.devices.gpus.clear();  // they are those of this process alone
   job.keeps_copies |= job.elastic == Elastic::takeover;
   const ParallelLayout layout(job, nullptr, planned);
-  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}, {}};
+  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}, {}, {}};
+  estimate.copied_bytes = most_copied_bytes(job, estimate.devices);
   if (layout.passes_copies())
     estimate.passed_bytes = most_passed_bytes(job, planned_mesh(layout.mesh(), planned), estimate.devices);
   estimate.shortage = memory_shortage(layout, job, estimate.devices);

@@ -29,6 +29,7 @@ struct JobEstimate {
   std::vector<schedules::StageNeeds> needs;  // by stage
   std::vector<std::vector<Block>> blocks;    // by virtual stage
   std::vector<DeviceMemory> devices;
+  std::size_t copied_bytes = 0;   // the most that a GPU copies to host memory after a step; 0: nothing, or no GPU
   std::size_t passed_bytes = 0;   // the most that a process passes on to its buddy after a step; 0: nothing
   std::optional<Error> shortage;  // thrown by a Trainer of this job if the machine has too little memory
 };

@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "core/cpu_device.hpp"
 #include "core/error.hpp"
+#include "skip.hpp"
 
 using namespace pipetrain;
 
@@ -164,4 +165,34 @@ TEST_CASE("chunks are locked while a device copies to them", "[copies]") {
   }
   locking.join();
   CHECK(shared.chunks->locked_bytes() == bytes);
+}
+
+TEST_CASE("a GPU copies to and from shared memory while its chunks are locked", "[copies][gpu]") {
+  if (!test::needs_gpus(cuda_device_count())) return;
+  constexpr std::size_t bytes = 5 * (LockedChunks::usual_chunk_bytes / 2) + 12;
+  const auto device = make_cuda_device(0);
+  const auto memory = SharedMemory::make(2 * bytes);
+  const auto chunks = std::make_shared<LockedChunks>(memory);
+  StagedTransfers transfers(*device, bytes, chunks);
+  std::vector<std::byte> source(bytes), restored(bytes);
+  const Buffer values = device->allocate(bytes, "values");
+  std::thread locking([&] {
+    while (chunks->lock_next(*device)) {
+    }
+  });
+  for (int round = 0; round < 8; ++round) {  // the last ones find all chunks locked
+    if (round == 4) locking.join();
+    for (std::size_t i = 0; i < bytes; ++i)
+      source[i] = static_cast<std::byte>(i * 7 + i / 256 + static_cast<std::size_t>(round));
+    transfers.write(values.data(), source.data(), bytes);
+    auto* const copy = static_cast<std::byte*>(memory->data()) + (round % 2) * bytes;
+    transfers.read({{values.data(), copy, bytes}}, {});
+    transfers.wait();
+    CHECK(std::equal(source.begin(), source.end(), copy));
+    transfers.write(values.data(), copy, bytes);
+    transfers.read({{values.data(), restored.data(), bytes}}, {});  // memory that is not shared
+    transfers.wait();
+    CHECK(restored == source);
+  }
+  CHECK(chunks->locked_bytes() == 2 * bytes);
 }
