@@ -29,8 +29,8 @@ std::optional<DataPlacement> read_data_placement(const OptionValues& values, Dev
     if (values.given("memory")) values.fail("memory", "bounds the choice of --offload auto; give that too, or leave it out");
     return {};
   }
-  if (values.given("activation-offload-fraction"))
-    values.fail("activation-offload-fraction", "is chosen by --offload auto; leave it out");
+  for (const char* fraction : {"optimizer-offload-fraction", "activation-offload-fraction"})
+    if (values.given(fraction)) values.fail(fraction, "is chosen by --offload auto; leave it out");
   if (several) values.fail("offload", "in several processes is not built yet; run in one, or say what to offload");
   if (kind == DeviceKind::cpu && !values.given("offload-to"))
     values.fail("offload", "needs a disk, since a CPU's memory is the host's already; give --offload-to DIR");
@@ -60,6 +60,8 @@ void read_offload(const OptionValues& values, Offload& offload) {
     }
   }
   if (none && words.size() > 1) values.fail("offload", "none cannot be combined with other names; leave one out");
+  if (values.given("optimizer-offload-fraction") && !offload.optimizer)
+    values.fail("optimizer-offload-fraction", "applies to --offload optimizer; give that too, or leave it out");
   if (values.given("activation-offload-fraction") && !offload.activations)
     values.fail("activation-offload-fraction", "applies to --offload activations; give that too, or leave it out");
   if (values.given("offload-to")) {

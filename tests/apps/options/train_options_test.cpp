@@ -216,6 +216,8 @@ TEST_CASE("the options of offloading name what is offloaded, and where to") {
   CHECK(parse_train({"--offload", "gradients"}).run.offload == Offload{.gradients = true});
   CHECK(parse_train({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
         Offload{.optimizer = true, .activations = true, .activation_fraction = 0.5});
+  CHECK(parse_train({"--offload", "optimizer", "--optimizer-offload-fraction", "0.25"}).run.offload ==
+        Offload{.optimizer = true, .optimizer_fraction = 0.25});
 }
 
 TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {
