@@ -126,9 +126,10 @@ TrainJob estimated(TrainJob job, const std::optional<PlannedProcesses>& planned)
   return job;
 }
 
+// Leaves out what data between processes takes, because the job may run in fewer processes than the next one.
 EndingMemory ending_memory(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
   const TrainJob job = estimated(of, planned);
-  const ParallelLayout layout(job, nullptr, planned);
+  const ParallelLayout layout(job, nullptr, {});
   EndingMemory ending{{}, estimate_devices(layout, job)};
   for (const auto& [name, need] : memory_needs(layout, ending.devices)) ending.bytes[name] = need.bytes;
   return ending;
