@@ -34,7 +34,9 @@ DataRoom room_of(const TrainJob& job, const MeasuredDevices& devices, const Trai
   const double host = free_host_bytes(job, options.run.saving.folder.has_value());
   const bool is_cpu = job.devices.kind == DeviceKind::cpu;
   DataRoom room;
-  room.device = is_cpu ? host / static_cast<double>(options.run.ranks()) : devices.memory_bytes;
+  // A GPU's driver rounds allocations up, and keeps memory for kernels.
+  constexpr double usable = 63.0 / 64;
+  room.device = is_cpu ? host / static_cast<double>(options.run.ranks()) : usable * devices.memory_bytes;
   if (const auto bound = options.placement->memory_bytes) room.device = std::min(room.device, *bound);
   room.host = host;
   if (!job.offload.folder.empty()) room.disk = static_cast<double>(free_disk_bytes(job.offload.folder));
