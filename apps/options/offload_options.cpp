@@ -14,6 +14,11 @@ namespace {
 
 constexpr double bytes_per_gib = std::int64_t{1} << 30;
 
+bool is_auto(const RawOptions& options) {
+  const auto offload = options.find("offload");
+  return offload != options.end() && offload->second.words == std::vector<std::string>{"auto"};
+}
+
 }  // namespace
 
 bool places_data(const OptionValues& values) { return values.text("offload") == "auto"; }
@@ -28,8 +33,8 @@ void forget_data_placement(const RawOptions& change, RawOptions& before) {
   if (!moves("optimizer")) before.erase("optimizer-offload-fraction");
   if (!moves("activations")) before.erase("activation-offload-fraction");
   if (moves("none")) before.erase("offload-to");
-  if (!moves("auto"))
-    for (const char* bound : {"memory", "offload-bandwidth"}) before.erase(bound);
+  if (moves("auto") || !is_auto(before)) return;
+  for (const char* bound : {"memory", "offload-bandwidth", "offload-to"}) before.erase(bound);
 }
 
 std::optional<DataPlacement> read_data_placement(const OptionValues& values, DeviceKind kind, bool several) {

@@ -17,7 +17,7 @@ void read_offload(const OptionValues& values, Offload& offload);
 bool places_data(const OptionValues& values);
 
 // Removes from the run's options what belongs to an earlier --offload where `change` has another: bounds of the program's
-// choice, shares of data that the new one does not move, and with "none" the folder.
+// choice and the folder that it could use, shares of data that the new one does not move, and with "none" the folder.
 void forget_data_placement(const RawOptions& change, RawOptions& before);
 
 // The limits of that choice.

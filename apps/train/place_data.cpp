@@ -154,8 +154,7 @@ std::optional<BetterPlacement> corrected_placement(const PlacedData& placed, con
     found.arguments.insert(found.arguments.end(), {"--" + option, value});
   };
   for (const auto& [option, value] : shares_of(offload)) add(option, value);
-  // The run may name a disk that this placement does not use.
-  if (offload.any() && !placed.folder.empty()) add("offload-to", offload.folder.string());
+  if (offload.to_disk()) add("offload-to", offload.folder.string());
   found.text += fmt::format(", simulated {:.3g} s a step", better->seconds);
   return found;
 }
