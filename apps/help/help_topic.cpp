@@ -38,7 +38,7 @@ const std::vector<HelpTopic>& topics() {
        "",
        {"zero", "zero-prefetch", "offload", "optimizer-offload-fraction", "activation-offload-fraction", "offload-to",
         "recompute", "recompute-num-layers", "loss-chunks", "microbatch", "slices", "precision", "base-precision", "memory",
-        "memory-slots", "dry-run"}},
+        "offload-bandwidth", "memory-slots", "dry-run"}},
       {"model", "models.md", "Model and data"},
       {"numbers", "precision.md", "Numbers and devices"},
       {"optimizer", "optimizers.md", "Optimizer"},
