@@ -27,7 +27,10 @@ RankCopies::RankCopies(Setup setup, std::vector<HeldState> source)
 
 RankCopies::~RankCopies() { ends_ = true; }
 
-// Steps that run meanwhile are somewhat slower, so a rank that continues is restored first.
+void RankCopies::begin_locking() {
+  if (locked_ && !locking_) locking_.emplace("locking").post([this] { lock_chunks(); });
+}
+
 void RankCopies::lock_chunks() {
   try {
     while (!ends_ && locked_->lock_next(*setup_.device)) {
@@ -46,7 +49,7 @@ BuddyRing* RankCopies::buddies() const { return setup_.buddies ? setup_.buddies-
 void RankCopies::keep(std::int64_t step, std::int64_t applied_steps) {
   if (step_ == step) return;
   step_ = step;
-  if (locked_ && !locking_) locking_.emplace("locking").post([this] { lock_chunks(); });
+  begin_locking();
   const auto pass_on = [ring = buddies(), rank = setup_.rank, step] {
     if (ring != nullptr) ring->copied(rank, step);
   };

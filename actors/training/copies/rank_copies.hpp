@@ -16,8 +16,8 @@ namespace pipetrain {
 class BuddyRing;
 struct BuddyPlace;
 
-// keep() and protect() are for the rank's worker. A GPU's copies pass through staging memory at first; from the first copy on a
-// thread locks the shared memory that they go to, so that the GPU itself writes them.
+// keep() and protect() are for the rank's worker. A GPU's copies pass through staging memory until begin_locking() has
+// locked the shared memory that they go to; then the GPU itself writes them.
 class RankCopies {
  public:
   struct Setup {
@@ -31,6 +31,9 @@ class RankCopies {
   // Waits for a copy that is in progress. What is locked stays so for those who go on with the copies.
   ~RankCopies();
 
+  // Starts to lock the copies' memory for a GPU on a thread, unless that has begun. The first copy does so too; a rank that
+  // does not continue from copies may do so before, since new pages take longest.
+  void begin_locking();
   // Copies the state after this training step, unless that has been done. applied_steps: those that the optimizer applied.
   void keep(std::int64_t step, std::int64_t applied_steps);
   // Work that follows may change the state: see StateCopier::protect().
