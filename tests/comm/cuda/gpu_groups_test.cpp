@@ -113,7 +113,7 @@ class GroupRank {
       stream_->zero(rows);
       for (int round = 0; round < rounds; ++round)
         group.all_to_all(*stream_, {{{sums, rows, order}}, offsets, received, piece.rows / size_ + 1});
-      const Tensor parts = exchange_parts(group, sums, static_cast<char*>(shards_.data()) + shard_at, rounds);
+      const Tensor parts = exchange_parts(group, sums, shard_at, rounds);
       results_.insert(results_.end(), {received, rows, parts});
       if (PiecewiseTransfer* transfer = group.in_pieces()) {
         const Tensor collected = place(memory_, at, whole, piece.dtype), made = place(memory_, at, whole, piece.dtype),
@@ -154,10 +154,11 @@ class GroupRank {
     for (std::int64_t row = 0; row < rows; ++row)
       static_cast<std::int32_t*>(orders_.back().data())[row] = static_cast<std::int32_t>(rows - 1 - row);
   }
-  // Exchanges parts of unequal length. Returns those that were received.
-  Tensor exchange_parts(Group& group, const Tensor& full, char* memory, int rounds) {
+  // Exchanges parts of unequal length. Returns those that were received, in the shards' memory from `at` on.
+  Tensor exchange_parts(Group& group, const Tensor& full, std::size_t& at, int rounds) {
     const RowSplit parts = uneven_rows(full.rows(), size_);
-    const Tensor received{memory, {size_ * parts.count(rank_), full.cols()}, full.dtype};
+    const Tensor received{static_cast<char*>(shards_.data()) + at, {size_ * parts.count(rank_), full.cols()}, full.dtype};
+    at += align_up(received.bytes());
     for (int round = 0; round < rounds; ++round) group.exchange(*stream_, full, received, parts);
     return received;
   }
