@@ -290,7 +290,7 @@ class Ops {
   void update(const UpdateArgs& args) { enqueue(args); }
   // The same for AdamW with moments in 8 bits.
   void eight_bit_update(const EightBitUpdateArgs& args) { enqueue(args); }
-  // One step of an optimizer that updates a whole tensor at once. Throws Error(unavailable) on devices other than CPUs.
+  // One step of an optimizer that updates a whole tensor at once. Throws Error(unavailable) for GaLore on GPUs.
   void tensor_update(const TensorUpdateArgs& args) { enqueue(args); }
   // Changes the frozen second moments of a tensor before a step of 1-bit Adam.
   void settle_moments(const SettleMomentsArgs& args) { enqueue(args); }

@@ -87,10 +87,7 @@ class CudaGroup : public Group {
 
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
     const Cuts bytes = bytes_of(full, rows);
-    const std::int64_t divisor = divisor_of(bytes);
-    if (divisor == 16) return gather<uint4>(stream, shard, full, bytes);
-    if (divisor % 4 == 0) return gather<unsigned>(stream, shard, full, bytes);
-    gather<unsigned short>(stream, shard, full, bytes);
+    with_unit(divisor_of(bytes), [&](auto unit) { gather<decltype(unit)>(stream, shard, full, bytes); });
   }
 
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
@@ -125,10 +122,7 @@ class CudaGroup : public Group {
 
   void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) override {
     const Cuts bytes = bytes_of(full, rows);
-    const std::int64_t divisor = divisor_of(bytes);
-    if (divisor == 16) return exchange_units<uint4>(stream, full, received, bytes);
-    if (divisor % 4 == 0) return exchange_units<unsigned>(stream, full, received, bytes);
-    exchange_units<unsigned short>(stream, full, received, bytes);
+    with_unit(divisor_of(bytes), [&](auto unit) { exchange_units<decltype(unit)>(stream, full, received, bytes); });
   }
 
   void all_to_all(Stream& stream, const RowExchange& exchange) override {
@@ -136,9 +130,7 @@ class CudaGroup : public Group {
       throw Error(ErrorKind::internal, "GPUs exchange rows of " + std::to_string(exchange.rows.size()) + " tensors");
     std::int64_t divisor = 16;  // the bytes of all rows: see all_gather()
     for (const RowExchange::Rows& rows : exchange.rows) divisor = std::gcd(divisor, row_bytes(rows.source));
-    if (divisor == 16) return exchange_rows<uint4>(stream, exchange);
-    if (divisor % 4 == 0) return exchange_rows<unsigned>(stream, exchange);
-    exchange_rows<unsigned short>(stream, exchange);
+    with_unit(divisor, [&](auto unit) { exchange_rows<decltype(unit)>(stream, exchange); });
   }
 
   PiecewiseTransfer* in_pieces() override { return pieces_.get(); }
@@ -171,6 +163,14 @@ class CudaGroup : public Group {
     std::int64_t divisor = 16;
     for (int rank = 0; rank <= size(); ++rank) divisor = std::gcd(divisor, bytes.at[rank]);
     return divisor;
+  }
+
+  // Calls work with a value of the widest type whose size divides this number of bytes, which is even.
+  template <class Work>
+  static void with_unit(std::int64_t divisor, const Work& work) {
+    if (divisor == 16) return work(uint4{});
+    if (divisor % 4 == 0) return work(0U);
+    work(static_cast<unsigned short>(0));
   }
 
   // Returns false after an abort.

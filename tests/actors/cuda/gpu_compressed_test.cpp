@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "actors/cuda/gpu_job.hpp"
+#include "actors/training/compressed_cases.hpp"
 #include "actors/training/saved_run.hpp"
 #include "catch.hpp"
 #include "temp_folder.hpp"
@@ -10,13 +11,8 @@
 namespace pipetrain::test {
 namespace {
 
-// The second moments of gradients in 1 bit are compared every two steps, so that they are frozen within the test's steps.
 TrainJob coded_job(const Layout& layout, BlockCode code) {
-  TrainJob job = random_job(half_config(), 32, 8, layout);
-  job.compression.gradients = code;
-  job.learning_rate.peak = 1e-3;
-  if (code == BlockCode::sign) job.optimizer.beta2 = 0.5F;
-  return job;
+  return with_compressed_gradients(random_job(half_config(), 32, 8, layout), code);
 }
 
 std::optional<RunRecord> run_coded(const Layout& layout, BlockCode code, const Precision& precision, std::int64_t steps) {
@@ -25,23 +21,11 @@ std::optional<RunRecord> run_coded(const Layout& layout, BlockCode code, const P
   return run(std::move(job), steps);
 }
 
-Layout divided(Layout layout, int zero) {
-  layout.zero = zero;
-  return layout;
-}
-
-struct CodedCase {
-  BlockCode code;
-  int zero;
-  std::int64_t steps;  // in which gradients are compressed
-};
-const CodedCase coded_cases[] = {{BlockCode::int8, 0, 4}, {BlockCode::int8, 1, 4}, {BlockCode::sign, 0, 8}};
-
 }  // namespace
 
 TEST_CASE("compressed gradients on GPUs have losses near those of fp32 sums", "[gpu][compress]") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
-    for (const Layout& layout : {Layout{1, 1, 2, 1}, divided({1, 1, 2, 1}, 1), Layout{1, 2, 2, 1}}) {
+    for (const Layout& layout : {Layout{1, 1, 2, 1}, with_zero({1, 1, 2, 1}, 1), Layout{1, 2, 2, 1}}) {
       for (const BlockCode code : {BlockCode::int8, BlockCode::sign}) {
         if (code == BlockCode::sign && layout.zero > 0) continue;
         INFO(to_string(layout) << ", " << name_of(code) << ", 16 bits " << (precision == Precision::bf16()));
@@ -60,14 +44,14 @@ TEST_CASE("compressed gradients on GPUs have losses near those of fp32 sums", "[
 }
 
 TEST_CASE("compressed gradients on GPUs give the same bits over stages, schedules and reruns", "[gpu][compress]") {
-  for (const auto& [code, zero, steps] : coded_cases) {
+  for (const auto& [code, zero, steps] : compressed_cases) {
     for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
-      const auto expected = run_coded(divided({1, 1, 2, 1}, zero), code, precision, steps);
+      const auto expected = run_coded(with_zero({1, 1, 2, 1}, zero), code, precision, steps);
       if (!expected) return;
       for (const Layout& layout : {Layout{1, 1, 2, 1}, Layout{2, 1, 2, 1, "zb-v", 2}, Layout{2, 1, 2, 1, "zb-h1"}}) {
         INFO(to_string(layout) << ", " << name_of(code) << ", zero " << zero << ", 16 bits "
                                << (precision == Precision::bf16()));
-        CHECK((*run_coded(divided(layout, zero), code, precision, steps) == *expected));
+        CHECK((*run_coded(with_zero(layout, zero), code, precision, steps) == *expected));
       }
     }
   }
@@ -75,12 +59,12 @@ TEST_CASE("compressed gradients on GPUs give the same bits over stages, schedule
 
 TEST_CASE("a run on GPUs with compressed gradients resumes from a checkpoint to the bit, on other stages too",
           "[gpu][compress]") {
-  for (const auto& [code, zero, steps] : coded_cases) {
+  for (const auto& [code, zero, steps] : compressed_cases) {
     INFO(name_of(code) << ", zero " << zero);
-    const auto whole = run_coded(divided({1, 1, 2, 1}, zero), code, Precision::bf16(), steps + 1);
+    const auto whole = run_coded(with_zero({1, 1, 2, 1}, zero), code, Precision::bf16(), steps + 1);
     if (!whole) return;
     const TempFolder folder;
-    TrainJob first = coded_job(divided({2, 1, 2, 1}, zero), code), rest = coded_job(divided({1, 1, 2, 1}, zero), code);
+    TrainJob first = coded_job(with_zero({2, 1, 2, 1}, zero), code), rest = coded_job(with_zero({1, 1, 2, 1}, zero), code);
     on_gpus(first, 1, Precision::bf16()), on_gpus(rest, 1, Precision::bf16());
     const auto saved = saved_after(first, static_cast<int>(steps) - 1, folder.path());
     CHECK((run(continued_job(saved, rest), 2).weights == whole->weights));
@@ -112,16 +96,16 @@ TEST_CASE("compressed weights on GPUs have losses near those in full, and the sa
     if (!on_gpus(job, 1, Precision::bf16())) return std::nullopt;
     return run(std::move(job), 10);
   };
-  const auto full = record(divided({1, 1, 2, 1}, 3), BlockCode::none);
+  const auto full = record(with_zero({1, 1, 2, 1}, 3), BlockCode::none);
   if (!full) return;
-  const RunRecord coded = *record(divided({1, 1, 2, 1}, 3), BlockCode::int8);
+  const RunRecord coded = *record(with_zero({1, 1, 2, 1}, 3), BlockCode::int8);
   CHECK((coded.weights != full->weights));
   for (std::size_t step = 0; step < coded.loss.size(); ++step)
     CHECK(coded.loss[step] == Approx(full->loss[step]).epsilon(0.02));
   for (const Layout& layout : {Layout{1, 1, 2, 1}, Layout{2, 1, 2, 1, "zb-h1"}}) {
     for (const int zero : {1, 2, 3}) {
       INFO(to_string(layout) << ", zero " << zero);
-      CHECK((*record(divided(layout, zero), BlockCode::int8) == coded));
+      CHECK((*record(with_zero(layout, zero), BlockCode::int8) == coded));
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "actors/several_blocks.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/estimated_memory.hpp"
 #include "actors/training/offload/offloaded_blocks.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
@@ -108,14 +109,7 @@ TEST_CASE("the estimated memory and disk space of a share equal what is allocate
       TrainJob job = random_job(several_blocks_config(), 16, 4, layout);
       job.zero.stage = layout.dp > 1 ? 1 : 0;
       job.offload = on_disk(0.4, parameters);
-      const auto estimated = estimate_job(job).devices;
-      const auto taken = Trainer(job).memory();
-      REQUIRE(taken.size() == estimated.size());
-      for (std::size_t i = 0; i < taken.size(); ++i) {
-        CHECK(taken[i].use.parameters == estimated[i].use.parameters);
-        CHECK(taken[i].use.optimizer == estimated[i].use.optimizer);
-        CHECK(taken[i].use.disk == estimated[i].use.disk);
-      }
+      check_estimate(job, {&MemoryUse::parameters, &MemoryUse::optimizer, &MemoryUse::disk});
     }
   }
 }
