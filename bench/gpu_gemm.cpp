@@ -31,6 +31,7 @@ const Layout layouts[] = {{"llama3-8b", 4096, 1},   {"llama3-8b", 4096, 2},    {
                           {"llama2-7b", 4096, 2},   {"llama2-7b", 4096, 4},    {"llama2-7b", 2048, 4},
                           {"llama3.2-1b", 4096, 1}, {"llama3.2-1b", 16384, 1}, {"llama3.2-1b", 4096, 2},
                           {"gpt2", 16384, 1},       {"gpt2-xl", 8192, 1},      {"qwen3-30b-a3b", 4096, 1},
+                          {"qwen3-8b", 4096, 1},    {"qwen2.5-7b", 4096, 1},   {"gpt-oss-20b", 4096, 1},
                           {"olmoe-1b-7b", 4096, 1}, {"llama3-8b", 8192, 1, 16}};
 
 void add(std::vector<GemmShape>& shapes, const GemmShape& shape) {

@@ -13,27 +13,41 @@ namespace {
 constexpr int threads = 512, warps = threads / 32, blocks_each = 2;  // blocks_each: blocks of threads a multiprocessor
 constexpr int run = 4, runs = static_cast<int>(eight_bit_block) / (32 * run), own = run * runs;  // own: elements of a thread
 
-struct Maps {
-  EightBitMap of[2] = {eight_bit_map(true), eight_bit_map(false)};
-};
-__constant__ constexpr Maps maps{};
+__device__ const EightBitSearch searches[] = {EightBitSearch(eight_bit_map(true)), EightBitSearch(eight_bit_map(false))};
 
-struct Tables {
-  float map[eight_bit_codes];
-  EightBitSearch search;
-};
-
-__device__ void make_tables(Tables (&tables)[2]) {
-  const int thread = static_cast<int>(threadIdx.x), moment = thread / static_cast<int>(eight_bit_codes),
-            code = thread % static_cast<int>(eight_bit_codes);
-  static_assert(threads == 2 * eight_bit_codes);
-  tables[moment].map[code] = maps.of[moment][static_cast<std::size_t>(code)];
-  __syncthreads();
-  tables[moment].search.make_last(tables[moment].map, code);
-  for (int bin = code; bin < 2 * EightBitSearch::bins; bin += static_cast<int>(eight_bit_codes))
-    tables[moment].search.make_first(tables[moment].map, bin);
+// Copies the tables from global memory, where kernels before this one do not write.
+__device__ void copy_tables(EightBitSearch (&tables)[2]) {
+  using Word = std::uint32_t;
+  static_assert(sizeof(tables) % sizeof(Word) == 0);
+  const Word* from = reinterpret_cast<const Word*>(searches);
+  for (std::size_t i = threadIdx.x; i < sizeof(tables) / sizeof(Word); i += threads)
+    reinterpret_cast<Word*>(tables)[i] = from[i];
   __syncthreads();
 }
+
+// The rule's roots and quotients without branches, so that the compiler can interleave a thread's elements: the sequences that
+// it makes itself of sqrtf() and of a division, less those for operands of extreme sizes. Results are rounded as there except
+// for roots of values below 2^-126, which are under 2^-63, and where a quotient or its operands are near the ends of fp32.
+struct StraightMath : DeviceMath {
+  __device__ static float root(float value) {
+    float inverse;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fminf(fmaxf(value, 0x1p-126F), 0x1p127F)));
+    const float root = value * inverse;
+    return __fmaf_rn(__fmaf_rn(-root, root, value), 0.5F * inverse, root);
+  }
+  __device__ static float scaled_quotient(float factor, float dividend, float divisor) {
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(divisor));
+    return factor * quotient(dividend, divisor, __fmaf_rn(__fmaf_rn(-divisor, inverse, 1.0F), inverse, inverse));
+  }
+  // inverse: of the divisor, rounded by at most one unit.
+  __device__ static float quotient(float dividend, float divisor, float inverse) {
+    float quotient = dividend * inverse;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) quotient = __fmaf_rn(__fmaf_rn(-divisor, quotient, dividend), inverse, quotient);
+    return quotient;
+  }
+};
 
 struct EightBitView {
   float* weight;
@@ -43,14 +57,12 @@ struct EightBitView {
   bool aligned;  // whole runs of every tensor are read and written at once
 };
 
-// The elements of one thread in one block of elements.
+// The elements of one thread in one block of elements. whole: all of the block's elements exist, and are aligned.
+template <bool whole>
 struct OwnElements {
   std::int64_t first;  // of the first run; the others follow at a distance of 32 runs
-  bool whole;          // all of the block's elements exist, and are aligned
 
-  __device__ OwnElements(const EightBitView& view, std::int64_t block)
-      : first(block * eight_bit_block + threadIdx.x % 32 * run),
-        whole(view.aligned && (block + 1) * eight_bit_block <= view.count) {}
+  __device__ explicit OwnElements(std::int64_t block) : first(block * eight_bit_block + threadIdx.x % 32 * run) {}
   __device__ std::int64_t at(int i) const { return first + i / run * (32 * run) + i % run; }
 
   template <class T>
@@ -59,7 +71,7 @@ struct OwnElements {
 #pragma unroll
     for (int i = 0; i < own; i += run) {
       Run values{};
-      if (whole) {
+      if constexpr (whole) {
         values = *reinterpret_cast<const Run*>(from + at(i));
       } else {
 #pragma unroll
@@ -76,7 +88,7 @@ struct OwnElements {
     using Run = Pack<T, run>;
 #pragma unroll
     for (int i = 0; i < own; i += run) {
-      if (whole) {
+      if constexpr (whole) {
         Run values;
 #pragma unroll
         for (int j = 0; j < run; ++j) values.at[j] = from[i + j];
@@ -90,38 +102,48 @@ struct OwnElements {
   }
 };
 
-// Returns the smallest and the largest value of the block's elements, which are in all lanes of a warp; +0 for zeros of either
-// sign, as the CPU does.
-__device__ float2 extremes(const float (&values)[own], const OwnElements& elements, std::int64_t count) {
-  float least = INFINITY, most = -INFINITY;
+// Signed integers that are ordered as floats are, but for zeros; and back.
+__device__ int order_of(float value) {
+  const int bits = __float_as_int(value);
+  return bits ^ (bits >> 31 & 0x7fffffff);
+}
+__device__ float ordered(int order) { return __int_as_float(order ^ (order >> 31 & 0x7fffffff)); }
+
+// Returns the magnitude of a block, whose elements are in all lanes of a warp; the same for zeros of either sign, as on the
+// CPU.
+template <bool has_signs, bool whole>
+__device__ float magnitude_of(const EightBitSearch& table, const float (&values)[own], const OwnElements<whole>& elements,
+                              std::int64_t count) {
+  float least = 0, most = has_signs ? -INFINITY : 0;
 #pragma unroll
   for (int i = 0; i < own; ++i) {
-    const bool has = elements.whole || elements.at(i) < count;
-    least = fminf(least, has ? values[i] : INFINITY), most = fmaxf(most, has ? values[i] : -INFINITY);
+    const bool has = whole || elements.at(i) < count;
+    if (has_signs) least = fminf(least, has ? values[i] : INFINITY);
+    most = fmaxf(most, has ? values[i] : -INFINITY);
   }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    least = fminf(least, __shfl_xor_sync(~0U, least, distance));
-    most = fmaxf(most, __shfl_xor_sync(~0U, most, distance));
-  }
-  return {least, most + 0.0F};
+  most = ordered(__reduce_max_sync(~0U, order_of(most))) + 0.0F;
+  if (has_signs) least = ordered(__reduce_min_sync(~0U, order_of(least)));
+  return block_magnitude(table.map.data(), least, most);
 }
 
-__device__ void write_moment(const EightBitView& view, int moment, const Tables& tables, std::int64_t block,
-                             const OwnElements& elements, const float (&values)[own]) {
-  const float2 ends = extremes(values, elements, view.count);
-  const float magnitude = block_magnitude(tables.map, ends.x, ends.y);
+template <int moment, bool whole>
+__device__ void write_moment(const EightBitView& view, const EightBitSearch& table, std::int64_t block,
+                             const OwnElements<whole>& elements, const float (&values)[own]) {
+  const float magnitude = magnitude_of<moment == 0>(table, values, elements, view.count);
+  // Powers of two keep the steps of the division between the ends of fp32. A block of zeros is divided by one.
+  const float scale = magnitude < 0x1p-60F ? 0x1p60F : magnitude > 0x1p60F ? 0x1p-60F : 1.0F;
+  const float divisor = magnitude > 0 ? magnitude * scale : 1.0F, inverse = __frcp_rn(divisor);
   std::uint8_t codes[own];
 #pragma unroll
-  for (int i = 0; i < own; ++i) codes[i] = tables.search.code(magnitude > 0 ? __fdiv_rn(values[i], magnitude) : 0.0F);
+  for (int i = 0; i < own; ++i) codes[i] = table.code_of_number(StraightMath::quotient(values[i] * scale, divisor, inverse));
   elements.write(codes, view.moments[moment].codes, view.count);
   if (threadIdx.x % 32 == 0) view.moments[moment].magnitudes[block] = magnitude;
 }
 
-template <class T>
-__device__ void step_block(const EightBitView& view, const Tables (&tables)[2], std::int64_t block, T* rounded, bool is_preview,
-                           const AdamWRule<DeviceMath>& rule) {
-  const OwnElements elements(view, block);
+template <bool whole, class T>
+__device__ void step_block(const EightBitView& view, const EightBitSearch (&tables)[2], std::int64_t block, T* rounded,
+                           bool is_preview, const AdamWRule<StraightMath>& rule) {
+  const OwnElements<whole> elements(block);
   float weight[own], grad[own], moments[2][own], magnitudes[2];
   std::uint8_t codes[2][own];
   elements.read(view.weight, view.count, weight);
@@ -145,21 +167,25 @@ __device__ void step_block(const EightBitView& view, const Tables (&tables)[2], 
     elements.write(copies, rounded, view.count);
   }
   if (is_preview) return;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) write_moment(view, i, tables[i], block, elements, moments[i]);
+  write_moment<0>(view, tables[0], block, elements, moments[0]);
+  write_moment<1>(view, tables[1], block, elements, moments[1]);
 }
 
 // T: the type of the rounded copy, which may be null. A preview writes only that.
 template <class T>
 __global__ void __launch_bounds__(threads, blocks_each)
-    eight_bit_kernel(EightBitView view, T* rounded, bool is_preview, AdamWRule<DeviceMath> rule) {
-  __shared__ Tables tables[2];
+    eight_bit_kernel(EightBitView view, T* rounded, bool is_preview, AdamWRule<StraightMath> rule) {
+  __shared__ __align__(16) unsigned char memory[2 * sizeof(EightBitSearch)];
+  auto& tables = *reinterpret_cast<EightBitSearch(*)[2]>(memory);
   cudaTriggerProgrammaticLaunchCompletion();
-  make_tables(tables);
+  copy_tables(tables);
   wait_for_previous();
   const std::int64_t blocks = ceil_div(view.count, eight_bit_block), stride = gridDim.x * warps;
   for (std::int64_t block = blockIdx.x * warps + threadIdx.x / 32; block < blocks; block += stride)
-    step_block(view, tables, block, rounded, is_preview, rule);
+    if (view.aligned && (block + 1) * eight_bit_block <= view.count)
+      step_block<true>(view, tables, block, rounded, is_preview, rule);
+    else
+      step_block<false>(view, tables, block, rounded, is_preview, rule);
 }
 
 template <class T>
@@ -187,7 +213,7 @@ void eight_bit_update(cudaStream_t stream, const EightBitUpdateArgs& args) {
                    aligned_for_runs(view.moments[0].codes) && aligned_for_runs(view.moments[1].codes);
     const auto grid =
         std::min(blocks_for(count, eight_bit_block * warps), static_cast<unsigned>(blocks_each * multiprocessors()));
-    launch(stream, eight_bit_kernel<T>, grid, threads, 0, view, copy, args.preview, AdamWRule<DeviceMath>(args.rule));
+    launch(stream, eight_bit_kernel<T>, grid, threads, 0, view, copy, args.preview, AdamWRule<StraightMath>(args.rule));
   });
 }
 

@@ -15,13 +15,6 @@
 namespace pipetrain::testing {
 namespace {
 
-std::unique_ptr<EightBitSearch> search_of(const EightBitMap& map) {
-  auto search = std::make_unique<EightBitSearch>();
-  for (int code = 0; code < static_cast<int>(eight_bit_codes); ++code) search->make_last(map.data(), code);
-  for (int bin = 0; bin < 2 * EightBitSearch::bins; ++bin) search->make_first(map.data(), bin);
-  return search;
-}
-
 // Every value at which a table could be wrong, and many others.
 std::vector<float> searched_values(const EightBitSearch& search) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -43,7 +36,7 @@ std::vector<float> searched_values(const EightBitSearch& search) {
 TEST_CASE("the tables of moments in 8 bits find the nearest code of every value", "[ops]") {
   for (const bool has_signs : {true, false}) {
     const EightBitMap map = eight_bit_map(has_signs);
-    const auto search = search_of(map);
+    const auto search = std::make_unique<EightBitSearch>(map);
     int wrong = 0;
     for (const float value : searched_values(*search)) wrong += search->code(value) != nearest_code(map.data(), value);
     CHECK(wrong == 0);
