@@ -8,7 +8,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -57,19 +56,11 @@ PIPETRAIN_HOST_DEVICE constexpr std::uint8_t nearest_code(const float* map, floa
   return static_cast<std::uint8_t>(value - map[low] <= map[high] - value ? low : high);
 }
 
-// Return the next float on the way from zero, and on the way to it. value: not zero.
-PIPETRAIN_HOST_DEVICE constexpr float next_from_zero(float value) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + 1);
-}
-PIPETRAIN_HOST_DEVICE constexpr float next_to_zero(float value) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) - 1);
-}
-
 // Returns the smallest magnitude that, multiplied with the map's smallest value, gives this extreme. extreme: negative.
 PIPETRAIN_HOST_DEVICE inline float magnitude_of_extreme(float smallest, float extreme) {
   float magnitude = extreme / smallest;
-  while (magnitude * smallest > extreme) magnitude = next_from_zero(magnitude);
-  for (float below = next_to_zero(magnitude); below * smallest <= extreme && below > 0; below = next_to_zero(below))
+  while (magnitude * smallest > extreme) magnitude = nextafterf(magnitude, 2 * magnitude);
+  for (float below = nextafterf(magnitude, 0); below * smallest <= extreme && below > 0; below = nextafterf(below, 0))
     magnitude = below;
   return magnitude;
 }

@@ -53,15 +53,20 @@ struct EightBitSearch {
  private:
   static constexpr int first_kept = (127 - octaves) << (23 - dropped_bits);  // the kept bits of the first bin
 
+  // Returns the next float above or below one that is not zero.
+  static constexpr float next(float value, bool above) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    return std::bit_cast<float>((value > 0) == above ? bits + 1 : bits - 1);
+  }
+
   // Rounding moves the end a little from the middle of two values.
   constexpr float last_value(std::size_t code) const {
     if (code == eight_bit_codes - 1) return std::numeric_limits<float>::infinity();
     const float low = map[code], high = map[code + 1];
     const auto is_nearer = [&](float value) { return value - low <= high - value; };
     float value = low + (high - low) / 2;
-    const auto next = [&](bool up) { return (value > 0) == up ? next_from_zero(value) : next_to_zero(value); };
-    while (!is_nearer(value)) value = next(false);
-    while (is_nearer(next(true))) value = next(true);
+    while (!is_nearer(value)) value = next(value, false);
+    while (is_nearer(next(value, true))) value = next(value, true);
     return value;
   }
 };
