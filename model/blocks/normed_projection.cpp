@@ -181,11 +181,10 @@ void NormedProjection::norm_backward(const BlockContext& context, const Backward
 }
 
 // Every rank rounds the gathered rows itself: all know the same largest magnitude, and so use the same scale.
-void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const {
+void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Tensor& wide,
+                                 const Fp8Matrix& normed) const {
   assert(norm_);  // a model without it is not trained in 8 bits
-  const ArenaScope scope(context.workspace);
   const bool gathers = context.gathers();
-  const Tensor wide = context.workspace.allocate({context.tokens(), norm_->hidden()}, context.dtype);
   const Tensor shard = context.own_rows(wide);
   const bool measures = !gathers && has_tensor_scale(normed);
   const auto largest = measures ? std::optional(largest_of(normed.scale)) : std::nullopt;
@@ -197,31 +196,44 @@ void NormedProjection::norm_into(const BlockContext& context, const Saved& saved
 Tensor NormedProjection::forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                                         Saved& saved) const {
   const Shape whole{context.tokens(), norm_->hidden()};
-  Arena* const kept = arena_of_input(context, memory);
+  Arena* const kept = matrix_.is_trained() ? arena_of_input(context, memory) : nullptr;
+  const bool adapts = adapter_ && !context.base_alone, scales = magnitude_ && !context.base_alone;
   saved.input = input;
   saved.statistics = norm_->allocate_statistics(context.shard_rows(), *memory.results);
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
   saved.normed_fp8 = {};
   const Fp8Form form = values_beside(matrix_.fp8);
   if (kept) saved.normed_fp8 = allocate_fp8(whole, form, {.cols = kept});
+  if (adapts) adapter_->reserve(context.tokens(), context.dtype, *memory.inputs, saved.adapter);
+  if (scales) magnitude_->reserve(context, output.shape, *memory.inputs, saved.magnitude);
 
   const ArenaScope scope(context.workspace);
   const auto scale = kept ? std::optional(saved.normed_fp8.scale) : std::nullopt;
   Fp8Matrix normed = allocate_fp8(whole, form, {.rows = &context.workspace}, scale);
   normed.cols = saved.normed_fp8.cols, normed.col_scales = saved.normed_fp8.col_scales;
-  norm_into(context, saved, normed);
-  context.ops.fp8_matmul({.a = rows_of(normed), .b = rows_of(matrix_.fp8), .out = output});
+  const Tensor wide = context.workspace.allocate(whole, context.dtype);
+  norm_into(context, saved, wide, normed);
+  std::optional<Tensor> added;
+  if (adapts) {
+    added = context.workspace.allocate(output.shape, context.dtype);
+    adapter_->forward(context, {}, {.input = wide, .output = *added}, saved.adapter);
+  }
+  const Tensor product = scales ? saved.magnitude.product : output;
+  context.ops.fp8_matmul({.a = rows_of(normed), .b = rows_of(matrix_.fp8), .addend = added, .out = product});
+  if (scales) magnitude_->forward(context, {*adapter_, matrix_.weight}, saved.magnitude, output);
   if (roles_.bias) context.ops.add_bias(output, bias_.weight);
   return output;
 }
 
 void NormedProjection::backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                        const Saved& saved) const {
+  if (!matrix_.is_trained()) return frozen_backward_in_fp8(context, args, gradients, saved);
   const ArenaScope scope(context.workspace);
   Fp8Matrix normed = saved.normed_fp8;
   if (normed.cols.shape.rank() == 0) {  // only if nothing is gathered
     normed = allocate_fp8(saved.input.shape, values_beside(matrix_.fp8), {.cols = &gradients.memory()});
-    norm_into(context, saved, normed);
+    const ArenaScope norm_scope(context.workspace);
+    norm_into(context, saved, context.workspace.allocate(saved.input.shape, context.dtype), normed);
   }
   const Fp8Matrix output_grad = allocate_fp8(args.output_grad.shape, gradients_beside(matrix_.fp8),
                                              {.rows = &context.workspace, .cols = &gradients.memory()}, args.scale);
@@ -230,6 +242,31 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   context.ops.fp8_matmul({.tp = context.tp, .a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
+  norm_backward(context, args, normed_grad, saved);
+}
+
+// The adapter's products are in the activations' type, and its input is computed again.
+void NormedProjection::frozen_backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                              const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
+  const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
+  const Shape& own_rows = saved.input.shape;
+  std::optional<Tensor> added;
+  if (adapter_) {
+    const auto factors = norm_factors(context, saved);
+    const Tensor input = !factors             ? norm_again(context, gradients.memory(), saved)
+                         : gradients.defers() ? copy_of(context, saved.input, gradients)
+                                              : saved.input;
+    added = context.workspace.allocate(own_rows, context.dtype);
+    adapter_->backward_columns(context, {.output_grad = product_grad, .input = input, .norm = factors, .input_grad = *added},
+                               gradients, saved.adapter);
+  }
+  const auto scale = magnitude_ ? std::nullopt : args.scale;  // of output_grad, which magnitudes change
+  const Fp8Matrix grad = allocate_fp8(product_grad.shape, gradients_beside(matrix_.fp8), {.rows = &context.workspace}, scale);
+  context.ops.quantise({.x = product_grad, .out = grad, .measured = scale.has_value()});
+  const Tensor normed_grad = context.workspace.allocate(own_rows, context.dtype);
+  context.ops.fp8_matmul(
+      {.tp = context.tp, .a = rows_of(grad), .b = cols_of(matrix_.fp8), .addend = added, .out = normed_grad});
   norm_backward(context, args, normed_grad, saved);
 }
 

@@ -19,7 +19,7 @@ class NormedProjection {
     Tensor input;  // [Tr, H]
     Norm::Statistics statistics;
     Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again or takes the input
-    Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is in 8 bits
+    Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is trained in 8 bits
     LowRankAdapter::Saved adapter = {};
     WeightMagnitude::Saved magnitude = {};
 
@@ -42,6 +42,7 @@ class NormedProjection {
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
+  bool is_trained_in_fp8() const { return matrix_.is_trained_in_fp8(); }
   // Returns output [T, N], as a view of new memory. The matrix's input is not kept if nothing is gathered and memory.remade is
   // null or there is no norm, or if no gradient of weights needs it.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
@@ -59,8 +60,10 @@ class NormedProjection {
   Tensor forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
-  // Computes the norm's output in the layouts that `normed` has.
-  void norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const;
+  void frozen_backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                              const Saved& saved) const;
+  // Computes the norm's gathered output `wide` [T, H], and from it the layouts that `normed` has.
+  void norm_into(const BlockContext& context, const Saved& saved, const Tensor& wide, const Fp8Matrix& normed) const;
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
   // True when the backward needs the matrix's input for gradients of weights.
   bool needs_input() const { return matrix_.is_trained() || adapter_; }
