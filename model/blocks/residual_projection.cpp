@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "model/blocks/fp8_memory.hpp"
+#include "model/blocks/fp8_products.hpp"
 
 namespace pipetrain {
 
@@ -23,14 +23,10 @@ void ResidualProjection::multiply_matrix(const BlockContext& context, const Prod
                                        .residual = args.residual,
                                        .out = args.output,
                                        .bias = args.bias});
-  const ArenaScope scope(context.workspace);
   Arena* const kept = matrix_.is_trained() ? args.kept : nullptr;
   const Fp8Matrix input =
-      allocate_fp8(args.input.shape, values_beside(matrix_.fp8), {.rows = &context.workspace, .cols = kept}, args.scale);
+      multiply_in_fp8(context, {context.tp, matrix_.fp8, args.input, kept, args.scale, args.residual, args.output});
   saved.input = kept ? input : Fp8Matrix{};
-  context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
-  context.ops.fp8_matmul(
-      {.tp = context.tp, .a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = args.residual, .out = args.output});
   if (args.bias) context.ops.add_bias(args.output, *args.bias);
 }
 
@@ -126,11 +122,9 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const Tensor gathered = context.gathers() || changes ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
   const Tensor shard = changes ? product_grad(context, args.output_grad, gathered, saved) : args.output_grad;
   if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
-  const Fp8Matrix output_grad =
-      allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
-  context.ops.quantise({.x = gathered, .out = output_grad});
   if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
-  context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
+  const Fp8Matrix output_grad = multiply_back_in_fp8(
+      context, {.weight = matrix_.fp8, .in = gathered, .cols = &gradients.memory(), .out = args.input_grad});
   gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
 }
 
@@ -145,11 +139,9 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
   if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
   if (magnitude_) shard = magnitude_->backward(context, *adapter_, shard, saved.magnitude);
   if (!context.gathers()) gathered = shard;
-  if (in_fp8()) {
-    if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
-    return frozen_backward_in_fp8(context, {gathered, args.input, args.input_grad}, shard, gradients, saved);
-  }
-  if (adapter_ && !context.gathers()) return adapted_backward(context, {shard, args.input, args.input_grad}, gradients, saved);
+  if (in_fp8() && context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
+  if (in_fp8() || (adapter_ && !context.gathers()))
+    return frozen_backward(context, {gathered, args.input, args.input_grad}, shard, gradients, saved);
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::input_grad,
                              .shard = shard,
@@ -161,26 +153,21 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
     adapter_->backward_rows(context, {gathered, shard, args.input, args.input_grad, args.input_grad}, gradients, saved.adapter);
 }
 
-void ResidualProjection::adapted_backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
-                                          const Saved& saved) const {
+void ResidualProjection::frozen_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& own_grad,
+                                         WeightGradients& gradients, const Saved& saved) const {
   const ArenaScope scope(context.workspace);
-  const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
-  adapter_->backward_rows(context, {args.output_grad, args.output_grad, args.input, {}, added}, gradients, saved.adapter);
-  context.ops.matmul_scatter(
-      {.kind = MatmulKind::input_grad, .in = args.output_grad, .w = matrix_.weight, .residual = added, .out = args.input_grad});
-}
-
-void ResidualProjection::frozen_backward_in_fp8(const BlockContext& context, const BackwardArgs& args, const Tensor& own_grad,
-                                                WeightGradients& gradients, const Saved& saved) const {
-  const ArenaScope scope(context.workspace);
+  const Tensor &grad = args.output_grad, &out = args.input_grad;
   std::optional<Tensor> added;
   if (adapter_) {
-    added = context.workspace.allocate(args.input_grad.shape, context.dtype);
-    adapter_->backward_rows(context, {args.output_grad, own_grad, args.input, {}, *added}, gradients, saved.adapter);
+    added = context.workspace.allocate(out.shape, context.dtype);
+    adapter_->backward_rows(context, {grad, own_grad, args.input, {}, *added}, gradients, saved.adapter);
   }
-  const Fp8Matrix grad = allocate_fp8(args.output_grad.shape, gradients_beside(matrix_.fp8), {.rows = &context.workspace});
-  context.ops.quantise({.x = args.output_grad, .out = grad});
-  context.ops.fp8_matmul({.a = rows_of(grad), .b = cols_of(matrix_.fp8), .addend = added, .out = args.input_grad});
+  if (in_fp8()) {
+    multiply_back_in_fp8(context, {.weight = matrix_.fp8, .in = grad, .addend = added, .out = out});
+  } else {
+    context.ops.matmul_scatter(
+        {.kind = MatmulKind::input_grad, .in = grad, .w = matrix_.weight, .residual = added, .out = out});
+  }
 }
 
 }  // namespace pipetrain

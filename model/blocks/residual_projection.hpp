@@ -87,12 +87,10 @@ class ResidualProjection {
   void multiply_matrix(const BlockContext& context, const ProductArgs& args, Saved& saved) const;
   // output = the product of the matrix and of the adapter, plus the bias and the residual.
   void multiply_adapted(const BlockContext& context, const ProductArgs& args, Saved& saved) const;
-  // The backward of a matrix with an adapter; args.output_grad: [T, H], the product's, where nothing is gathered.
-  void adapted_backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
-                        const Saved& saved) const;
-  // The same for a frozen matrix in 8 bits; output_grad is gathered.
-  void frozen_backward_in_fp8(const BlockContext& context, const BackwardArgs& args, const Tensor& own_grad,
-                              WeightGradients& gradients, const Saved& saved) const;
+  // The backward of a frozen matrix in 8 bits, or of one with an adapter where nothing is gathered; args.output_grad: [T, H],
+  // of all ranks' rows; own_grad: [Tr, H].
+  void frozen_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& own_grad,
+                       WeightGradients& gradients, const Saved& saved) const;
   // output = (the matrix's and the adapter's product) * g + bias + residual
   void multiply_scaled(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                        Saved& saved) const;

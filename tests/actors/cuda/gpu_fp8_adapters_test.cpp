@@ -1,5 +1,4 @@
 // Adapters on frozen matrices that are multiplied in 8 bits, and preferences in fp8.
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -95,6 +94,30 @@ TEST_CASE("replicas that divide weights train adapters on matrices in 8 bits to 
     on_gpus(job, 1, Precision::fp8());
     INFO("zero " << stage);
     CHECK((run(std::move(job), steps) == expected));
+  }
+}
+
+TEST_CASE("preferences in fp8 follow bf16 with and without adapters, and have the same bits over pp", "[gpu][adapters]") {
+  const auto compared = [](bool adapts, const Layout& layout, const Precision& precision) -> std::optional<RunRecord> {
+    ModelConfig config = half_config();
+    if (adapts) {
+      config.adapter = {.rank = 16, .alpha = 32};
+      config.trained = {false, false, false};
+    }
+    TrainJob job = random_job(config, 128, 8, layout);
+    set_preferences(preference_golden(), "dpo", layout, job, 128);
+    job.initial.reference = job.initial.weights;
+    if (!on_gpus(job, 1, precision)) return std::nullopt;
+    if (!computes(precision)) return skip("this GPU does not multiply in 8 bits"), std::nullopt;
+    return run_preferences(std::move(job), 4).run;
+  };
+  for (const bool adapts : {false, true}) {
+    INFO("with adapters: " << adapts);
+    const auto one = compared(adapts, {1, 1, 1, 1}, Precision::fp8());
+    if (!one) return;
+    CHECK(one->loss.front() == Approx(std::log(2)).epsilon(1e-4));  // the model is its own reference
+    check_near(*one, *compared(adapts, {1, 1, 1, 1}, Precision::bf16()));
+    CHECK((*compared(adapts, {2, 1, 1, 1, "zb-h1"}, Precision::fp8()) == *one));
   }
 }
 
