@@ -6,6 +6,7 @@
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/preferences/preference_run.hpp"
 #include "catch.hpp"
+#include "model/config/mode_names.hpp"
 
 namespace pipetrain::test {
 namespace {
