@@ -7,6 +7,7 @@
 #include "actors/preferences/preference_run.hpp"
 #include "catch.hpp"
 #include "model/config/mode_names.hpp"
+#include "model/weights/peft_folder.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -23,6 +24,7 @@ TrainJob adapted_job(const AdapterKind& kind, const Layout& layout) {
   config.adapter = {.rank = 16, .alpha = 32, .dropout = kind.dropout, .magnitudes = kind.magnitudes};
   config.trained = {false, false, false};
   TrainJob job = random_job(config, 128, 8, layout);
+  job.initial.weights = new_adapter_weights(config, job.initial.weights, 7);
   job.learning_rate.peak = 2e-3;
   return job;
 }
