@@ -1,5 +1,8 @@
 // Measures the operations of routed experts on a GPU, at the shapes of models with presets. Grouped products stand beside dense
-// ones of as many rows; "even" has 1,024 rows an expert, "drawn" the routing of a microbatch of 4,096 tokens by random logits.
+// ones of as many rows. The gradient of one matrix is read and written once for all rows, those of all experts once for the
+// rows of each: weight gradients therefore also stand beside a dense product that adds to as much memory for as many
+// operations, of one expert's rows and a matrix with the rows of all experts' matrices. "even" has 1,024 rows an expert,
+// "drawn" the routing of a microbatch of 4,096 tokens by random logits.
 //
 // bench_gpu_experts [MODEL]     models with MODEL in their names
 #include <algorithm>
@@ -77,11 +80,13 @@ class ExpertsBench {
   struct Pair {
     const char* name;
     std::function<void()> grouped, dense;
+    std::function<void()> of_all = {};  // weight gradients: the dense product with the gradients of all experts
   };
   void products(const std::string& name, std::int64_t n, std::int64_t k, const Tensor& offsets, std::int64_t rows) {
     const std::int64_t experts = config_.experts.count;
     const Tensor x = make({rows, k}), y = make({rows, n}), w = make({experts * n, k}), dw = make({experts * n, k}, DType::f32),
-                 one = w.row_range(0, n), done = dw.row_range(0, n);
+                 one = w.row_range(0, n), done = dw.row_range(0, n), few = x.row_range(0, rows / experts);
+    const Tensor broad{y.data, {rows / experts, experts * n}, y.dtype};
     using enum MatmulKind;
     const std::array pairs{
         Pair{"forward", [&] { ops_->grouped_matmul({.kind = forward, .in = x, .w = w, .offsets = offsets, .out = y}); },
@@ -90,7 +95,8 @@ class ExpertsBench {
              [&] { ops_->grouped_matmul({.kind = input_grad, .in = y, .w = w, .offsets = offsets, .out = x}); },
              [&] { ops_->gather_matmul({.kind = input_grad, .shard = y, .w = one, .full = y, .out = x}); }},
         Pair{"weight gradient", [&] { ops_->grouped_weight_grad({.dy = y, .x = x, .offsets = offsets, .dw = dw}); },
-             [&] { ops_->weight_grad({.dy = y, .x = x, .dw = done}); }}};
+             [&] { ops_->weight_grad({.dy = y, .x = x, .dw = done}); },
+             [&] { ops_->weight_grad({.dy = broad, .x = few, .dw = dw}); }}};
     const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
     for (const Pair& pair : pairs) {
       bench_.fill(x), bench_.fill(y);
@@ -99,6 +105,10 @@ class ExpertsBench {
       bench::report("gpu experts " + what, flops / grouped * 1e-12, "TFLOP/s");
       table_ += fmt::format("{:<62} {:8.1f} us {:5.0f} TFLOP/s, {:5.2f} of dense ({:4.0f})\n", what, grouped * 1e6,
                             flops / grouped * 1e-12, dense / grouped, flops / dense * 1e-12);
+      if (!pair.of_all) continue;
+      const double all = seconds(flops / 4e14, pair.of_all);
+      table_ += fmt::format("{:<62} {:8.1f} us {:5.0f} TFLOP/s, {:5.2f} of it\n",
+                            "    dense, with the gradients of all experts", all * 1e6, flops / all * 1e-12, all / grouped);
     }
   }
 

@@ -1,4 +1,5 @@
 // Replaces the groups of GPUs and the transport between GPUs of one host in a build without CUDA.
+#include "comm/cuda/cuda_block_coder.hpp"
 #include "comm/cuda/cuda_group.hpp"
 #include "comm/cuda/ipc_transport.hpp"
 #include "core/error.hpp"
@@ -8,6 +9,11 @@ namespace pipetrain {
 std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&) {
   throw Error(ErrorKind::unavailable,
               "groups of GPUs cannot be made: this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
+}
+
+std::unique_ptr<BlockCoder> make_cuda_block_coder(Device&, BlockCode) {
+  throw Error(ErrorKind::unavailable,
+              "GPUs cannot code blocks of numbers: this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
 }
 
 bool has_ipc() noexcept { return false; }

@@ -39,6 +39,12 @@ class Device {
   // Allocates host memory that this device's streams copy to and from without stopping the host: locked pages for a
   // GPU, ordinary memory for the CPU. Thread-safe.
   virtual Buffer allocate_host(std::size_t bytes, const std::string& what) { return allocate(bytes, what); }
+  // Gives host memory that others made what allocate_host()'s has, until the returned buffer is freed, which the memory must
+  // outlive. begin: at a page. Overlap with locked memory is an error. Throws Error(unavailable) where the machine does not
+  // permit it. Thread-safe.
+  virtual Buffer lock_host_memory(void* begin, std::size_t bytes) {
+    return Buffer(begin, bytes, [](void*) {});
+  }
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   // Returns an event that also keeps the time at which it completed; it costs somewhat more than make_event's.

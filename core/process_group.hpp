@@ -121,7 +121,7 @@ class Group {
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 
   // received [size x count(rank), ...] = this rank's rows of every member's `full` [total, ...], in rank order; rows: the same
-  // in all members. They do not overlap. Groups of CPU ranks have it.
+  // in all members. They do not overlap.
   virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows);
 
   // Sends each member its rows of the sources, and receives those of all members, in rank order. Sources and targets do not

@@ -32,6 +32,7 @@
 #include "ops/arguments/quantised.hpp"
 #include "ops/eight_bit.hpp"
 #include "ops/segment_shape.hpp"
+#include "ops/settle_moments.hpp"
 #include "ops/tensor_update.hpp"
 #include "ops/update.hpp"
 
@@ -63,7 +64,7 @@ using Operation =
           WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs,
           SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs, OfSegments<LatentHeadsArgs>,
           OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>, ExpertBiasArgs, ExpertBiasBackwardArgs,
-          EightBitUpdateArgs, TensorUpdateArgs>;
+          EightBitUpdateArgs, TensorUpdateArgs, SettleMomentsArgs>;
 
 class Ops {
  public:
@@ -289,8 +290,10 @@ class Ops {
   void update(const UpdateArgs& args) { enqueue(args); }
   // The same for AdamW with moments in 8 bits.
   void eight_bit_update(const EightBitUpdateArgs& args) { enqueue(args); }
-  // One step of an optimizer that updates a whole tensor at once. Throws Error(unavailable) on devices other than CPUs.
+  // One step of an optimizer that updates a whole tensor at once. Throws Error(unavailable) for GaLore on GPUs.
   void tensor_update(const TensorUpdateArgs& args) { enqueue(args); }
+  // Changes the frozen second moments of a tensor before a step of 1-bit Adam.
+  void settle_moments(const SettleMomentsArgs& args) { enqueue(args); }
   // target [same length] bf16, f16 or f32 (a copy) = source f32, rounded to nearest even: the copy of fp32
   // master weights that matrix products read.
   void round(const Tensor& source, const Tensor& target) { enqueue(RoundArgs{source, target}); }

@@ -41,9 +41,9 @@ struct PlacementSpeed {
 };
 
 // Returns all placements that go with the job's other features, simulated: every choice among the optimizer's states,
-// parameters, gradients and shares of activations, in host memory (GPUs) and, where the job names a folder, on its disk. The
-// job's own choice does not count. job: with config and batch; plans are built for it. Throws Error(input) for a job that
-// cannot be laid out.
+// parameters, gradients and shares of activations, in host memory (GPUs) and, where the job names a folder, on its disk. As
+// many of the optimizer's states stay on the devices as have room there. The job's own choice does not count. job: with config
+// and batch; plans are built for it. Throws Error(input) for a job that cannot be laid out.
 std::vector<SimulatedPlacement> simulate_placements(const TrainJob& job, std::int64_t sequence, const PlacementSpeed& speed,
                                                     const DataRoom& room);
 
@@ -51,13 +51,13 @@ std::vector<SimulatedPlacement> simulate_placements(const TrainJob& job, std::in
 // none fits.
 std::optional<SimulatedPlacement> fastest_placement(const std::vector<SimulatedPlacement>& placements);
 
-// Returns the speed by which a run of the job has computed and moved data in its first steps: blocks take the times that were
-// measured, and what bounded the optimizer's step, the transfers of its data or the device's memory, has the rate that its time
-// shows. measured: of that run. Throws as profiled_scales().
+// Returns the speed by which a run of the job has computed and moved data in its first steps: what bounded the optimizer's
+// step, the transfers of its data or the device's memory, has the rate that its time shows, and blocks take the times that were
+// measured. measured: of that run. Throws as profiled_scales().
 PlacementSpeed corrected_speed(const TrainJob& job, std::int64_t sequence, const PlacementSpeed& speed,
                                const Profile& measured);
 
-// Returns the fastest placement that fits if it is simulated to be at least a thirtieth faster than the job's own, with this
+// Returns the fastest placement that fits if it is simulated to be at least 3 % faster than the job's own, with this
 // speed; else no value. folder: on the disk; empty: none.
 std::optional<SimulatedPlacement> better_placement(const TrainJob& job, const std::filesystem::path& folder,
                                                    std::int64_t sequence, const PlacementSpeed& speed, const DataRoom& room);

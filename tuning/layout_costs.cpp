@@ -126,7 +126,7 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.copies() : bytes; };
   const double masters = end_.rounded_bytes() > 0 ? sizeof(float) : 0;
-  const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : end_.state_bytes() + masters),
+  const double states = kept(zero.divides_states(), (1 - request_.offload.optimizer_share()) * (end_.state_bytes() + masters)),
                gradients = kept(zero.divides_grads(), gradient_bytes),
                operands = kept(zero.divides_weights(), request_.offload.parameters ? 0 : activation_bytes(request_));
   double most = 0;

@@ -65,7 +65,7 @@ double StepEndCosts::optimizer_seconds(const HeldParameters& own) const {
   const double kept = optimizer_.state_bytes, moved = 2 * kept + 3.0 * sizeof(float) + rounded_bytes();
   const double seconds = own.trained * (moved / request_.speed.memory_rate + optimizer_.flops / request_.speed.flops);
   const bool masters = rounded_bytes() > 0;
-  const double states = request_.offload.optimizer ? kept + (masters ? sizeof(float) : 0) : 0;
+  const double states = request_.offload.optimizer_share() * (kept + (masters ? sizeof(float) : 0));
   const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
   const double in = own.trained * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
   return std::max(seconds, std::max(in, own.trained * (states + operands)) / request_.speed.offload_rate);

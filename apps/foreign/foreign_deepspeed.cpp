@@ -81,6 +81,7 @@ constexpr ForeignKey deepspeed_table[] = {
     {"zero_optimization.offload_param.device", holds_for,
      "weights are offloaded by --offload parameters; give that and leave it out", "none"},
     {"zero_optimization.cpu_offload", when_on, "offload=optimizer"},
+    {"zero_optimization.offload_optimizer.ratio", maps, "optimizer-offload-fraction"},
     {"zero_optimization.offload_optimizer.*", holds, "automatic"},
     {"zero_optimization.offload_param.*", holds, "automatic"},
     {"zero_optimization.zero_quantized_*", holds_for,

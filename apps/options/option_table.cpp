@@ -40,7 +40,10 @@ OptionRows retune_rows() {
        "every N steps search cut, schedule, chunks and less recomputation anew with the times that the run has measured, and change to a layout that is simulated to be 5 % faster",
        IntegerRange{1, 1'000'000'000}},
       {"Layout", "memory", "GIB", "with --offload auto: memory of each device that the run may use",
-       NumberRange::from_to(0.001, 65536), "what is free"}};
+       NumberRange::from_to(0.001, 65536), "what is free"},
+      {"Layout", "offload-bandwidth", "GB/S",
+       "with --offload auto: rate between a device and the disk of --offload-to, else the memory of its host, each way",
+       NumberRange::from_to(0.001, 1e6), "measured"}};
 }
 
 OptionRows process_rows() {

@@ -336,8 +336,9 @@ struct ChangedLayout {
 TrainOptions changed_options(const RawOptions& before, const ChangedLayout& change, const RunPlace& place) {
   TrainOptions options;
   RawOptions given = read_command_line(relayout_option_table(), change.arguments);
-  given.merge(RawOptions(before));
-  forget_data_placement(given);
+  RawOptions kept = before;
+  forget_data_placement(given, kept);
+  given.merge(kept);
   options.given = given_options(train_option_table(), given);
   const OptionValues values(train_option_table(), given);
   const Sources sources{values, change.environment, change.machine};

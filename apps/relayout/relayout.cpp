@@ -61,7 +61,7 @@ OptionRows layout_rows() {
   OptionRows rows;
   for (const char* name :
        {"pp", "tp", "dp", "cp", "ep", "zero", "schedule", "chunks", "cut", "order", "microbatch", "microbatches", "recompute",
-        "recompute-num-layers", "offload", "activation-offload-fraction", "offload-to"})
+        "recompute-num-layers", "offload", "optimizer-offload-fraction", "activation-offload-fraction", "offload-to"})
     if (const OptionSpec* row = find_option(train_option_table(), name)) {
       rows.push_back(*row);
       rows.back().group = "Layout";

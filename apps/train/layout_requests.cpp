@@ -128,9 +128,7 @@ std::optional<LayoutChange> LayoutRequests::resized() {
   return {};
 }
 
-// Changes the layout where the simulation gains more than the share that pays for the change and for errors of measuring. Of
-// those that do, the first one is taken that passes the checks of a request, of its memory among them.
-// Once, after the first steps of a run whose data the program has placed.
+// Corrects the placement once, after the first steps of a run whose data the program has placed.
 std::optional<LayoutChange> LayoutRequests::replaced() {
   if (!options_.placed || has_placed_ || measured_.size() < measured_steps) return {};
   has_placed_ = true;
@@ -148,6 +146,8 @@ std::optional<LayoutChange> LayoutRequests::replaced() {
   return {};
 }
 
+// Changes the layout where the simulation gains more than the share that pays for the change and for errors of measuring. Of
+// those that do, the first one is taken that passes the checks of a request, of its memory among them.
 std::optional<LayoutChange> LayoutRequests::retuned() {
   constexpr CutLimits limits{.seconds = 1, .cuts = 300};
   if (!options_.retune || measured_.size() < measured_steps || steps_ < *options_.retune) return {};
@@ -227,7 +227,7 @@ LayoutChange LayoutRequests::check(const RelayoutRequest& request) const {
                                               next->batch.global_batch(), job_.batch.global_batch()));
   auto planned = planned_processes(change.options.processes, change.options.run.devices.kind);
   if (planned) planned->processes -= change.options.run.spares;
-  const JobEstimate estimate = estimate_job(*next, planned);
+  const JobEstimate estimate = estimate_job(*next, planned, &job_);
   if (estimate.shortage) throw *estimate.shortage;
   change.text =
       fmt::format("{} -> {}{}; {}", layout_name(job_), layout_name(*next), expected_gain(*next),

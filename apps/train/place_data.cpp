@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/training/run/make_train_job.hpp"
-#include "core/buffer.hpp"
+#include "apps/train/offload_rates.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "files/direct_file.hpp"
@@ -21,30 +21,7 @@
 namespace pipetrain {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double bytes_per_gib = std::int64_t{1} << 30;
-
-// Returns the bytes per second of the slower direction.
-template <class Work>
-double rate_of(std::size_t bytes, const Work& work) {
-  const auto begin = Clock::now();
-  work();
-  return static_cast<double>(bytes) / std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double disk_rate(const std::filesystem::path& folder) {
-  constexpr std::size_t bytes = std::size_t{64} << 20;
-  DirectFile file(folder, bytes);
-  const auto device = make_cpu_device(0, 1);
-  Buffer memory = device->allocate(bytes + DirectFile::alignment, "measurement of a disk");
-  void* at = memory.data();
-  std::size_t room = memory.bytes();
-  std::align(DirectFile::alignment, bytes, at, room);
-  std::fill_n(static_cast<char*>(at), bytes, char{1});
-  const double written = rate_of(bytes, [&] { file.write(0, at, bytes); });
-  return std::min(written, rate_of(bytes, [&] { file.read(0, at, bytes); }));
-}
 
 // Returns the bytes of host memory that are free for a run that saves checkpoints, of which it keeps the newest states there.
 double free_host_bytes(const TrainJob& job, bool saves) {
@@ -57,14 +34,24 @@ DataRoom room_of(const TrainJob& job, const MeasuredDevices& devices, const Trai
   const double host = free_host_bytes(job, options.run.saving.folder.has_value());
   const bool is_cpu = job.devices.kind == DeviceKind::cpu;
   DataRoom room;
-  room.device = is_cpu ? host / static_cast<double>(options.run.ranks()) : devices.memory_bytes;
+  // A GPU's driver rounds allocations up, and keeps memory for kernels.
+  constexpr double usable = 63.0 / 64;
+  room.device = is_cpu ? host / static_cast<double>(options.run.ranks()) : usable * devices.memory_bytes;
   if (const auto bound = options.placement->memory_bytes) room.device = std::min(room.device, *bound);
   room.host = host;
   if (!job.offload.folder.empty()) room.disk = static_cast<double>(free_disk_bytes(job.offload.folder));
   return room;
 }
 
-PlacementSpeed speed_of(const TrainJob& job, const MeasuredDevices& devices) {
+double host_rate() {
+  std::vector<std::unique_ptr<Device>> gpus;
+  std::vector<Device*> devices;
+  for (int i = 0; i < cuda_device_count(); ++i) devices.push_back(gpus.emplace_back(make_cuda_device(i)).get());
+  return measured_host_rate(devices);
+}
+
+// The user's rate is that of the farthest place.
+PlacementSpeed speed_of(const TrainJob& job, const MeasuredDevices& devices, const DataPlacement& placement) {
   PlacementSpeed all;
   const bool half = job.devices.kind == DeviceKind::cuda ? job.numerics.precision != Precision::fp32()
                                                          : job.numerics.precision == Precision::bf16();
@@ -74,7 +61,10 @@ PlacementSpeed speed_of(const TrainJob& job, const MeasuredDevices& devices) {
   all.speed.block_overhead = devices.block_overhead;
   all.speed.link_rate = all.speed.host_link_rate = devices.link_rate.value_or(devices.memory_rate);
   all.speed.latency = all.speed.host_latency = devices.latency.value_or(0);
-  if (!job.offload.folder.empty()) all.disk_rate = disk_rate(job.offload.folder);
+  const bool has_disk = !job.offload.folder.empty();
+  if (has_disk) all.disk_rate = placement.offload_rate ? *placement.offload_rate : measured_disk_rate(job.offload.folder);
+  if (job.devices.kind == DeviceKind::cuda)
+    all.speed.offload_rate = placement.offload_rate && !has_disk ? *placement.offload_rate : host_rate();
   return all;
 }
 
@@ -90,22 +80,37 @@ PlacementSpeed speed_of(const TrainJob& job, const MeasuredDevices& devices) {
                   least->host / bytes_per_gib, least->disk / bytes_per_gib));
 }
 
-std::string share_of(const Offload& offload) { return fmt::format("{}", offload.activation_share()); }
+// Returns the option and the value of each share that is not all.
+std::vector<std::pair<std::string, std::string>> shares_of(const Offload& offload) {
+  std::vector<std::pair<std::string, std::string>> shares;
+  const auto add = [&](const char* option, double share) {
+    if (share > 0 && share < 1) shares.emplace_back(option, fmt::format("{}", share));
+  };
+  add("optimizer-offload-fraction", offload.optimizer_share());
+  add("activation-offload-fraction", offload.activation_share());
+  return shares;
+}
+
+std::string named(const Offload& offload) {
+  std::string text = to_string(offload);
+  const char* joint = " with ";
+  for (const auto& [option, value] : shares_of(offload)) {
+    text += fmt::format("{}{} {}", joint, option, value);
+    joint = " and ";
+  }
+  return text;
+}
 
 std::string note_of(const SimulatedPlacement& chosen, std::size_t tried) {
-  const Offload& offload = chosen.offload;
-  const std::string share =
-      offload.activations && offload.activation_share() < 1 ? " with a fraction of " + share_of(offload) : "";
-  return fmt::format("offload auto: {}{}, of {} placements; simulated {:.3g} s a step, {:.3g} GiB a device",
-                     to_string(chosen.offload), share, tried, chosen.seconds,
-                     static_cast<double>(chosen.device) / bytes_per_gib);
+  return fmt::format("offload auto: {}, of {} placements; simulated {:.3g} s a step, {:.3g} GiB a device",
+                     named(chosen.offload), tried, chosen.seconds, static_cast<double>(chosen.device) / bytes_per_gib);
 }
 
 PlacedData measured(const TrainJob& job, const TrainOptions& options) {
   const bool is_cpu = job.devices.kind == DeviceKind::cpu;
   const int count = is_cpu ? static_cast<int>(options.run.ranks()) : cuda_device_count();
   const MeasuredDevices devices = measure_devices(job.devices.kind, count, job.devices.threads);
-  return {speed_of(job, devices), room_of(job, devices, options), job.offload.folder};
+  return {speed_of(job, devices, *options.placement), room_of(job, devices, options), job.offload.folder};
 }
 
 // Measures only where nothing is measured yet: later layouts of a run, which fills the devices, have its measurements.
@@ -144,12 +149,12 @@ std::optional<BetterPlacement> corrected_placement(const PlacedData& placed, con
   const auto better = better_placement(job, placed.folder, sequence, speed, placed.room);
   if (!better) return {};
   const Offload& offload = better->offload;
-  BetterPlacement found{{"--offload", to_string(offload)}, fmt::format("offload {}", to_string(offload))};
-  const auto add = [&](const char* option, const std::string& value) {
-    found.arguments.insert(found.arguments.end(), {option, value});
+  BetterPlacement found{{"--offload", to_string(offload)}, "offload " + named(offload)};
+  const auto add = [&](const std::string& option, const std::string& value) {
+    found.arguments.insert(found.arguments.end(), {"--" + option, value});
   };
-  if (offload.activations) add("--activation-offload-fraction", share_of(offload));
-  if (offload.to_disk()) add("--offload-to", offload.folder.string());
+  for (const auto& [option, value] : shares_of(offload)) add(option, value);
+  if (offload.to_disk()) add("offload-to", offload.folder.string());
   found.text += fmt::format(", simulated {:.3g} s a step", better->seconds);
   return found;
 }

@@ -1,6 +1,6 @@
 // Sums numbers over the members of a group in few bits: each member sends every owner its blocks encoded, the owner adds them
 // in rank order in fp32, and sends the sums to all, encoded again, where all want them. Both codings feed their errors back
-// (block_codes.hpp). On the CPU.
+// (block_codes.hpp).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/compressed/block_code.hpp"
+#include "comm/compressed/block_coder.hpp"
 #include "comm/compressed/block_codes.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
@@ -43,10 +44,9 @@ class CompressedSum {
   static std::size_t bytes(BlockCode code, int members);
 
  private:
-  class Piece;
-
   std::shared_ptr<Group> group_;
   BlockCode code_;
+  std::unique_ptr<BlockCoder> coder_;
   Buffer memory_;
 };
 

@@ -86,17 +86,8 @@ class CudaGroup : public Group {
   using Group::all_gather, Group::reduce_scatter;
 
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
-    // The unit must suit every rank's shard, and be the same for all: it follows from the cuts alone, because tensors
-    // are aligned.
-    Cuts bytes{};
-    std::int64_t divisor = 16;
-    for (int rank = 0; rank <= size(); ++rank) {
-      bytes.at[rank] = rows.begin(rank) * full.cols() * static_cast<std::int64_t>(size_of(full.dtype));
-      divisor = std::gcd(divisor, bytes.at[rank]);
-    }
-    if (divisor == 16) return gather<uint4>(stream, shard, full, bytes);
-    if (divisor % 4 == 0) return gather<unsigned>(stream, shard, full, bytes);
-    gather<unsigned short>(stream, shard, full, bytes);
+    const Cuts bytes = bytes_of(full, rows);
+    with_unit(divisor_of(bytes), [&](auto unit) { gather<decltype(unit)>(stream, shard, full, bytes); });
   }
 
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
@@ -129,14 +120,17 @@ class CudaGroup : public Group {
 
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override { pieces_->shift(stream, source, target); }
 
+  void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) override {
+    const Cuts bytes = bytes_of(full, rows);
+    with_unit(divisor_of(bytes), [&](auto unit) { exchange_units<decltype(unit)>(stream, full, received, bytes); });
+  }
+
   void all_to_all(Stream& stream, const RowExchange& exchange) override {
     if (exchange.rows.empty() || exchange.rows.size() > most_exchanged)
       throw Error(ErrorKind::internal, "GPUs exchange rows of " + std::to_string(exchange.rows.size()) + " tensors");
     std::int64_t divisor = 16;  // the bytes of all rows: see all_gather()
     for (const RowExchange::Rows& rows : exchange.rows) divisor = std::gcd(divisor, row_bytes(rows.source));
-    if (divisor == 16) return exchange_rows<uint4>(stream, exchange);
-    if (divisor % 4 == 0) return exchange_rows<unsigned>(stream, exchange);
-    exchange_rows<unsigned short>(stream, exchange);
+    with_unit(divisor, [&](auto unit) { exchange_rows<decltype(unit)>(stream, exchange); });
   }
 
   PiecewiseTransfer* in_pieces() override { return pieces_.get(); }
@@ -157,6 +151,26 @@ class CudaGroup : public Group {
 
   static std::int64_t row_bytes(const Tensor& tensor) {
     return tensor.cols() * static_cast<std::int64_t>(size_of(tensor.dtype));
+  }
+
+  Cuts bytes_of(const Tensor& full, const RowSplit& rows) const {
+    Cuts bytes{};
+    for (int rank = 0; rank <= size(); ++rank) bytes.at[rank] = rows.begin(rank) * row_bytes(full);
+    return bytes;
+  }
+  // The unit must suit every rank's rows, and be the same for all: it follows from the cuts alone, because tensors are aligned.
+  std::int64_t divisor_of(const Cuts& bytes) const {
+    std::int64_t divisor = 16;
+    for (int rank = 0; rank <= size(); ++rank) divisor = std::gcd(divisor, bytes.at[rank]);
+    return divisor;
+  }
+
+  // Calls work with a value of the widest type whose size divides this number of bytes, which is even.
+  template <class Work>
+  static void with_unit(std::int64_t divisor, const Work& work) {
+    if (divisor == 16) return work(uint4{});
+    if (divisor % 4 == 0) return work(0U);
+    work(static_cast<unsigned short>(0));
   }
 
   // Returns false after an abort.
@@ -195,6 +209,16 @@ class CudaGroup : public Group {
     for (int rank = 0; rank <= size(); ++rank) cuts.at[rank] = bytes.at[rank] / static_cast<std::int64_t>(sizeof(Unit));
     launch(stream, {shard}, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
       all_gather_kernel<Unit><<<blocks_of_peers(team, blocks), threads, 0, native>>>(team, static_cast<Unit*>(full.data), cuts);
+    });
+  }
+
+  template <class Unit>
+  void exchange_units(Stream& stream, const Tensor& full, const Tensor& received, const Cuts& bytes) {
+    constexpr auto unit = static_cast<std::int64_t>(sizeof(Unit));
+    const std::int64_t begin = bytes.at[rank()] / unit, count = bytes.at[rank() + 1] / unit - begin;
+    launch(stream, {full}, count * size(), [&](const Team& team, unsigned blocks, cudaStream_t native) {
+      exchange_kernel<Unit>
+          <<<blocks_of_peers(team, blocks), threads, 0, native>>>(team, static_cast<Unit*>(received.data), begin, count);
     });
   }
 
@@ -268,6 +292,9 @@ void warm_up(Team alone, int device) {
   all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, Cuts{});
   all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, Cuts{});
   all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, Cuts{});
+  exchange_kernel<uint4><<<1, threads>>>(alone, nullptr, 0, 0);
+  exchange_kernel<unsigned><<<1, threads>>>(alone, nullptr, 0, 0);
+  exchange_kernel<unsigned short><<<1, threads>>>(alone, nullptr, 0, 0);
   all_to_all_kernel<uint4><<<1, threads>>>(alone, ReceivedRows{});
   all_to_all_kernel<unsigned><<<1, threads>>>(alone, ReceivedRows{});
   all_to_all_kernel<unsigned short><<<1, threads>>>(alone, ReceivedRows{});

@@ -206,6 +206,18 @@ __global__ void __launch_bounds__(threads)
   leave(team);
 }
 
+// received [ranks, count] = this rank's units [begin, begin + count) of every member's tensor.
+template <class Unit>
+__global__ void __launch_bounds__(threads)
+    exchange_kernel(const __grid_constant__ Team team, Unit* __restrict__ received, std::int64_t begin, std::int64_t count) {
+  if (!meet(team)) return;
+  const PeerBlocks blocks(team);
+  const Unit* const source = tensor_of<const Unit>(team, blocks.peer) + begin;
+  copy_units<4>(
+      blocks, [=](std::int64_t i) { return source[i]; }, received + blocks.peer * count, count);
+  leave(team);
+}
+
 // The rows that a rank receives. Its own tensors are the offsets, then each source and its order.
 struct ReceivedRows {
   void* targets[most_exchanged];

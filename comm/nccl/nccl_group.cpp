@@ -28,6 +28,21 @@ struct Part {
   std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
 };
 
+std::vector<Part> row_parts(const Tensor& full, const RowSplit& rows) {
+  const std::int64_t row_bytes = full.cols() * static_cast<std::int64_t>(size_of(full.dtype));
+  std::vector<Part> parts;
+  for (int rank = 0; rank < rows.ranks(); ++rank) parts.push_back({rows.begin(rank) * row_bytes, rows.end(rank) * row_bytes});
+  return parts;
+}
+std::vector<Part> even_parts(const Tensor& tensor, int ranks) {
+  const auto bytes = static_cast<std::int64_t>(tensor.bytes());
+  const RowSplit units((bytes + unit_bytes - 1) / unit_bytes, ranks);
+  std::vector<Part> parts;
+  for (int rank = 0; rank < ranks; ++rank)
+    parts.push_back({std::min(units.begin(rank) * unit_bytes, bytes), std::min(units.end(rank) * unit_bytes, bytes)});
+  return parts;
+}
+
 class PointToPointGroup final : public NcclGroup {
  public:
   PointToPointGroup(std::shared_ptr<NcclComm> comm, Device& device, GroupUse use)
@@ -54,12 +69,9 @@ class PointToPointGroup final : public NcclGroup {
     const std::vector<Part> parts = row_parts(full, rows);
     const Part own = parts[index(rank())];
     if (at(full, own) != shard.data) on->copy(at(full, own), shard.data, own.bytes());
-    comm_->transfer(*on, [&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank()) continue;
-        comm_->send(shard.data, own.bytes(), peer);
-        comm_->receive(at(full, parts[index(peer)]), parts[index(peer)].bytes(), peer);
-      }
+    swap(*on, [&](int peer) {
+      comm_->send(shard.data, own.bytes(), peer);
+      comm_->receive(at(full, parts[index(peer)]), parts[index(peer)].bytes(), peer);
     });
   }
 
@@ -85,7 +97,7 @@ class PointToPointGroup final : public NcclGroup {
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     CudaStream* on = enter(stream);
     if (on == nullptr) return;
-    const std::vector<Part> parts = even_parts(tensor);
+    const std::vector<Part> parts = even_parts(tensor, size());
     const std::int64_t last = rounds(parts);
     for (std::int64_t k = 0; k < last + sets; ++k) {
       if (k >= last && k < sets) continue;
@@ -98,6 +110,19 @@ class PointToPointGroup final : public NcclGroup {
       const Part part = chunk(parts[index(rank())], k);
       add_after(*on, k, {tensor, part, at(tensor, part), tensor.dtype, reduction});
     }
+  }
+
+  void exchange(Stream& stream, const Tensor& full, const Tensor& received, const RowSplit& rows) override {
+    CudaStream* on = enter(stream);
+    if (on == nullptr) return;
+    const std::vector<Part> parts = row_parts(full, rows);
+    const Part own = parts[index(rank())];
+    const auto from = [&](int member) { return static_cast<char*>(received.data) + index(member) * own.bytes(); };
+    on->copy(from(rank()), at(full, own), own.bytes());
+    swap(*on, [&](int peer) {
+      comm_->send(at(full, parts[index(peer)]), parts[index(peer)].bytes(), peer);
+      comm_->receive(from(peer), own.bytes(), peer);
+    });
   }
 
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
@@ -166,14 +191,19 @@ class PointToPointGroup final : public NcclGroup {
   // The slots of an exchange of rows.
   char* sending(int peer) const { return staging(0, peer); }
   char* receiving(int peer) const { return staging(1, peer); }
+  // One transfer with every peer at once.
+  template <class Work>
+  void swap(CudaStream& on, const Work& send_and_receive) {
+    comm_->transfer(on, [&] {
+      for (int peer = 0; peer < size(); ++peer)
+        if (peer != rank()) send_and_receive(peer);
+    });
+  }
   // distance: the bytes from one rank's slot to the next.
   void swap_slots(CudaStream& on, std::int64_t distance, std::size_t bytes) {
-    comm_->transfer(on, [&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank()) continue;
-        comm_->send(sending(0) + peer * distance, bytes, peer);
-        comm_->receive(receiving(0) + peer * distance, bytes, peer);
-      }
+    swap(on, [&](int peer) {
+      comm_->send(sending(0) + peer * distance, bytes, peer);
+      comm_->receive(receiving(0) + peer * distance, bytes, peer);
     });
   }
   void exchange_counts(CudaStream& on, const RowExchange& exchange) {
@@ -202,21 +232,6 @@ class PointToPointGroup final : public NcclGroup {
     return on.begin() ? &on : nullptr;
   }
 
-  std::vector<Part> row_parts(const Tensor& full, const RowSplit& rows) const {
-    const std::int64_t row_bytes = full.cols() * static_cast<std::int64_t>(size_of(full.dtype));
-    std::vector<Part> parts;
-    for (int rank = 0; rank < size(); ++rank) parts.push_back({rows.begin(rank) * row_bytes, rows.end(rank) * row_bytes});
-    return parts;
-  }
-  std::vector<Part> even_parts(const Tensor& tensor) const {
-    const auto bytes = static_cast<std::int64_t>(tensor.bytes());
-    const RowSplit units((bytes + unit_bytes - 1) / unit_bytes, size());
-    std::vector<Part> parts;
-    for (int rank = 0; rank < size(); ++rank) {
-      parts.push_back({std::min(units.begin(rank) * unit_bytes, bytes), std::min(units.end(rank) * unit_bytes, bytes)});
-    }
-    return parts;
-  }
   std::int64_t rounds(const std::vector<Part>& parts) const {
     std::int64_t most = 0;
     for (const Part& part : parts) most = std::max(most, (part.end - part.begin + chunk_ - 1) / chunk_);

@@ -69,4 +69,18 @@ Buffer allocate_locked_memory(std::size_t bytes, const std::string& what, int de
                 [pages = std::make_shared<Buffer>(std::move(pages))](void* memory) { cudaHostUnregister(memory); });
 }
 
+Buffer lock_memory(void* begin, std::size_t bytes, int device) {
+  cuda_check(cudaSetDevice(device), "choosing the device", device);
+  const cudaError_t status = cudaHostRegister(begin, bytes, cudaHostRegisterPortable);
+  if (status != cudaSuccess) {
+    cudaGetLastError();  // clears the error, so that the next caller does not take it for its own
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device) + ": locking " + gib(bytes) +
+                                            " of host memory failed: " + cudaGetErrorString(status) + " (" +
+                                            cudaGetErrorName(status) + ")");
+  }
+  return Buffer(begin, bytes, [](void* memory) {
+    if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError();  // the device was lost
+  });
+}
+
 }  // namespace pipetrain

@@ -12,4 +12,7 @@ namespace pipetrain {
 // Error(out_of_memory) where the host has too little lockable memory; `what` names its use. Thread-safe.
 Buffer allocate_locked_memory(std::size_t bytes, const std::string& what, int device);
 
+// See Device::lock_host_memory(). Holds for every GPU of the process, also after the Device is gone.
+Buffer lock_memory(void* begin, std::size_t bytes, int device);
+
 }  // namespace pipetrain

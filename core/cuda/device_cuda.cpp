@@ -148,6 +148,7 @@ class CudaDevice : public Device {
     if (bytes == 0) return {};
     return allocate_locked_memory(bytes, what, index_);
   }
+  Buffer lock_host_memory(void* begin, std::size_t bytes) override { return lock_memory(begin, bytes, index_); }
 
   std::unique_ptr<Stream> make_stream(const std::string& name) override { return std::make_unique<CudaStream>(*this, name); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_, false); }

@@ -9,6 +9,7 @@ namespace pipetrain {
 
 struct Offload {
   bool optimizer = false;             // its states, and master weights that operations do not read
+  double optimizer_fraction = 1;      // of them, which is rounded up to whole blocks on each device
   bool parameters = false;            // the weights that operations read, which are fetched ahead of use
   bool gradients = false;             // of attention and MLP blocks' matrices, while nothing is added to them
   bool activations = false;           // of microbatches that wait for their backward, see schedules::offload_activations()
@@ -17,6 +18,8 @@ struct Offload {
 
   bool any() const { return optimizer || parameters || gradients || activations; }
   bool to_disk() const { return any() && !folder.empty(); }
+  // The share of the optimizer's states that moves; 0: none.
+  double optimizer_share() const { return optimizer ? optimizer_fraction : 0; }
   // The largest share of activations that moves; 0: none.
   double activation_share() const { return activations ? activation_fraction : 0; }
   void move_activations(double share) {

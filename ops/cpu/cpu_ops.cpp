@@ -215,6 +215,7 @@ class CpuOps final : public Ops {
   void compute(const UpdateArgs& a) { enqueue(cpu::update, a); }
   void compute(const EightBitUpdateArgs& a) { enqueue(cpu::eight_bit_update, a); }
   void compute(const TensorUpdateArgs& a) { enqueue(cpu::tensor_update, a); }
+  void compute(const SettleMomentsArgs& a) { enqueue(cpu::settle_moments, a); }
   void compute(const RoundArgs& a) { enqueue(cpu::round, a.source, a.target); }
   void compute(const SquareSumArgs& a) {
     const ArenaScope scope(*workspace_);

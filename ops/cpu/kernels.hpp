@@ -99,6 +99,7 @@ void sort_received(const SortReceivedArgs& args);
 void update(CpuStream& stream, const UpdateArgs& args);
 void eight_bit_update(CpuStream& stream, const EightBitUpdateArgs& args);
 void tensor_update(CpuStream& stream, const TensorUpdateArgs& args);
+void settle_moments(CpuStream& stream, const SettleMomentsArgs& args);
 constexpr std::int64_t square_sum_block = 65536;
 // partial [blocks] f64 holds the blocks' sums. `sums` has one element a block.
 void square_sums(CpuStream& stream, const Tensor& tensor, const Tensor& sums);

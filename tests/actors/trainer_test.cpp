@@ -330,6 +330,17 @@ TEST_CASE("a run that needs more memory than there is says how many layers to re
   CHECK_THAT(shortage->what(), Catch::Matchers::Contains("use recompute full of 3 or more layers of each stage (about "));
 }
 
+TEST_CASE("the memory of a run that ends before another begins counts as free") {
+  const TrainJob job = random_job(small_trainer_config(), 8, 2, {});
+  const ParallelLayout layout(job);
+  const auto devices = estimate_devices(layout, job);
+  const std::size_t need = devices.front().use.total(), free = layout.device({}).memory().free;
+  const std::size_t others = free - need / 2;
+  CHECK(memory_shortage(layout, job, devices, others));
+  CHECK_FALSE(memory_shortage(layout, job, devices, others - need, {{}, devices}));
+  CHECK_FALSE(memory_shortage(layout, job, devices, others, {{{"the host", need}}, devices}));
+}
+
 TEST_CASE("more layers than the model has cannot recompute") {
   TrainJob job = random_job(small_trainer_config(), 8, 2, {});
   job.numerics.recompute = Recompute::full;

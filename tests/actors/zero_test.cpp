@@ -1,6 +1,7 @@
 // ZeRO gives the bits of replicas that keep everything, and takes less memory.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/estimated_memory.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
@@ -152,15 +153,7 @@ TEST_CASE("state takes the memory of the formula, estimated as it is allocated")
       if (zero > 0 && dp == 1) continue;
       TrainJob job = random_job(several_blocks_config(false), 16, 12, {1, 1, dp, 1});
       job.zero.stage = zero;
-      const auto estimated = estimate_job(job).devices;
-      const auto taken = Trainer(job).memory();
-      REQUIRE(taken.size() == estimated.size());
-      for (std::size_t i = 0; i < taken.size(); ++i) {
-        CHECK(taken[i].use.parameters == estimated[i].use.parameters);
-        CHECK(taken[i].use.gradients == estimated[i].use.gradients);
-        CHECK(taken[i].use.optimizer == estimated[i].use.optimizer);
-        CHECK(taken[i].use.workspace == estimated[i].use.workspace);
-      }
+      check_estimate(job, {&MemoryUse::parameters, &MemoryUse::gradients, &MemoryUse::optimizer, &MemoryUse::workspace});
     }
   }
 }

@@ -336,6 +336,28 @@ TEST_CASE("an expert's numbers that are not finite stay among its own rows", "[o
   });
 }
 
+TEST_CASE("the gradients of matrices with thousands of rows have every element", "[ops][experts]") {
+  on_every_backend([](Bench& b) {
+    const std::int64_t hidden = 264, inner = 4232, experts = 2, rows = 5;  // of 3 and 2
+    Values offsets({experts + 1});
+    offsets.data = {0, 3, 5};
+    const Values dy = b.draw({rows, inner}), x = b.draw({rows, hidden});
+    const Tensor first = b.rank.put(offsets, DType::i32), dys = b.put(dy), xs = b.put(x),
+                 dw = b.rank.poisoned({experts * inner, hidden}, DType::f32);
+    b.team.run([&](TestRank& r) {
+      for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes})
+        r.ops().grouped_weight_grad({.dy = dys, .x = xs, .offsets = first, .dw = dw, .accumulate = accumulate});
+    });
+    Values expected({experts * inner, hidden});
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t matrix = row < 3 ? 0 : inner;
+      for (std::int64_t i = 0; i < inner; ++i)
+        for (std::int64_t j = 0; j < hidden; ++j) expected(matrix + i, j) += 2 * dy(row, i) * x(row, j);
+    }
+    CHECK(relative_error(b.rank.get(dw), expected) < b.tolerance);
+  });
+}
+
 TEST_CASE("the operations of experts give the same bits again, whatever a product's other experts have to do",
           "[ops][experts]") {
   on_every_backend([](Bench& b) {

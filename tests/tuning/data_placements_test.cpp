@@ -11,6 +11,8 @@
 #include "actors/training/job/train_job.hpp"
 #include "catch.hpp"
 #include "model/config/config.hpp"
+#include "model/config/cut.hpp"
+#include "tuning/layout_costs.hpp"
 
 using namespace pipetrain;
 
@@ -64,18 +66,46 @@ std::optional<RankedLayout> found_by_tune(const Case& one, const Offload& offloa
   return {};
 }
 
-// Returns the seconds of the fastest placement of states, parameters and gradients that a user could choose; no value where
-// none fits.
+// Returns the seconds of the fastest placement of shares of the states, parameters and gradients that a user could choose; no
+// value where none fits.
 std::optional<double> best_by_hand(const Case& one) {
   std::optional<double> best;
-  for (unsigned bits = 0; bits < 8; ++bits) {
-    Offload offload;
-    offload.optimizer = (bits & 1U) != 0;
-    offload.parameters = (bits & 2U) != 0;
-    offload.gradients = (bits & 4U) != 0;
-    if (const auto found = found_by_tune(one, offload)) best = std::min(best.value_or(found->seconds), found->seconds);
-  }
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0})
+    for (unsigned bits = 0; bits < 4; ++bits) {
+      if (bits > 0 && share > 0 && share < 1) continue;  // their simulations would take long
+      Offload offload;
+      offload.optimizer = share > 0;
+      if (share > 0) offload.optimizer_fraction = share;
+      offload.parameters = (bits & 1U) != 0;
+      offload.gradients = (bits & 2U) != 0;
+      if (const auto found = found_by_tune(one, offload)) best = std::min(best.value_or(found->seconds), found->seconds);
+    }
   return best;
+}
+
+// Returns the profile of a run of the job on devices of this speed.
+Profile profile_at(const TrainJob& job, const PlacementSpeed& speed) {
+  LayoutRequest request = request_of(job, sequence);
+  request.speed = speed.speed;
+  const Layout layout = layout_of(job, *job.plan);
+  LayoutCosts of(request);
+  const schedules::Costs costs = of.of(layout, job.plan->placement);
+  Profile profile;
+  profile.config = profile_config(job.config);
+  profile.pp = job.layout.pp;
+  profile.microbatch = static_cast<int>(job.batch.microbatch);
+  profile.microbatches = static_cast<int>(job.batch.microbatches);
+  profile.settings.devices.kind = job.devices.kind;
+  profile.sequence = sequence;
+  profile.cut = cut_of(of.blocks(layout));
+  for (std::size_t stage = 0; stage < costs.chunks.size(); ++stage) {
+    StageProfile& row = profile.stages.emplace_back();
+    row.norm = costs.norm[stage];
+    row.optimizer = costs.optimizer[stage];
+    for (const schedules::ChunkCost& cost : costs.chunks[stage])
+      row.chunks.push_back({.forward = cost.forward, .backward = cost.input_grad + cost.weight_grad});
+  }
+  return profile;
 }
 
 constexpr Case cases[] = {{"gpt2-xl", 8, 1},      {"gpt2-xl", 24, 1},     {"gpt2-xl", 80, 1},   {"llama3.2-1b", 8, 1},
@@ -168,8 +198,61 @@ TEST_CASE("the first steps correct the rate of transfers, and with it the placem
   CHECK_FALSE(better_placement(job, {}, sequence, speed, room));
   TrainJob moving = job;
   moving.offload.optimizer = true;
+  moving.plan = job.plan;
   const auto better = better_placement(moving, {}, sequence, speed, room);
   REQUIRE(better);
   CHECK_FALSE(better->offload.any());
-  CHECK_FALSE(better_placement(moving, {}, sequence, speed, {.device = 12 * gib}));
+  const DataRoom little{.device = 14 * gib};
+  moving.offload = fastest_placement(simulate_placements(job, sequence, speed, little))->offload;
+  CHECK(moving.offload.any());
+  CHECK_FALSE(better_placement(moving, {}, sequence, speed, little));
+}
+
+TEST_CASE("of the optimizer's states as many stay on the devices as have room there", "[placement]") {
+  const Case one{"llama3.2-1b", 80, 1};
+  double before = 1;
+  for (const double memory : {14.0, 20.0, 24.0}) {
+    const auto placements = simulate_placements(job_of(one), sequence, gpu_speed(), {.device = memory * gib});
+    const auto found = std::find_if(placements.begin(), placements.end(),
+                                    [](const SimulatedPlacement& placed) { return to_string(placed.offload) == "optimizer"; });
+    REQUIRE(found != placements.end());
+    INFO(memory << " GiB: " << found->offload.optimizer_fraction);
+    REQUIRE(found->fits);
+    CHECK(found->offload.optimizer_fraction < before);
+    before = found->offload.optimizer_fraction;
+    CHECK(static_cast<double>(found->device) > (memory - 0.3) * gib);  // two hundredths of the states
+  }
+}
+
+TEST_CASE("a rate that is wrong by a factor of eight is found in the first steps' times, and the placement corrected",
+          "[placement]") {
+  struct Wrong {
+    double factor, memory;
+    bool changes;  // where the choice by the wrong rate is more than 3 % slower than the best one
+  };
+  for (const Wrong& wrong : {Wrong{1.0 / 8, 32, false}, Wrong{8, 28, true}}) {
+    INFO("factor " << wrong.factor << ", " << wrong.memory << " GiB");
+    TrainJob job = job_of({"llama3.2-1b", wrong.memory, 1});
+    job.layout.schedule = "gpipe";
+    const DataRoom room{.device = wrong.memory * gib};
+    const PlacementSpeed truth = gpu_speed();
+    PlacementSpeed given = truth;
+    given.speed.offload_rate *= wrong.factor;
+    const auto chosen = fastest_placement(simulate_placements(job, sequence, given, room));
+    const auto placements = simulate_placements(job, sequence, truth, room);
+    const auto best = fastest_placement(placements);
+    REQUIRE((chosen && best));
+    job.offload = chosen->offload;
+    job.plan = build_plan(job);
+    const PlacementSpeed corrected = corrected_speed(job, sequence, given, profile_at(job, truth));
+    CHECK(corrected.speed.offload_rate == Approx(truth.speed.offload_rate).epsilon(0.01));
+    const auto better = better_placement(job, {}, sequence, corrected, room);
+    CHECK(better.has_value() == wrong.changes);
+    const Offload last = better ? better->offload : job.offload;
+    const auto found = std::find_if(placements.begin(), placements.end(),
+                                    [&](const SimulatedPlacement& placed) { return placed.offload == last; });
+    REQUIRE(found != placements.end());
+    CHECK(found->fits);
+    CHECK(found->seconds <= 1.03 * best->seconds);
+  }
 }

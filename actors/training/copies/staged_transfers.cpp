@@ -12,7 +12,6 @@ namespace {
 
 // A thread of the host moves some 8 GB/s and a device fills pieces at 50, but steps need threads of the host too.
 constexpr unsigned most_threads = 4;
-constexpr std::size_t most_piece_bytes = std::size_t{64} << 20;
 constexpr std::size_t share_bytes = std::size_t{4} << 20;  // of a piece that one thread moves at a time
 
 }  // namespace
@@ -22,6 +21,7 @@ class StagedTransfers::Source {
  public:
   explicit Source(const std::vector<Part>& parts) : parts_(parts) { skip(); }
   bool ends() const { return next_ == parts_.size(); }
+  const void* target() const { return static_cast<const std::byte*>(parts_[next_].target) + done_; }  // of the next part
   // Takes as much of the next part.
   Part take(std::size_t most) {
     const Part& part = parts_[next_];
@@ -42,11 +42,14 @@ class StagedTransfers::Source {
 };
 
 std::size_t StagedTransfers::piece_bytes(std::size_t bytes) {
-  return std::clamp(align_up(bytes), tensor_alignment, most_piece_bytes);
+  return std::clamp(align_up(bytes), tensor_alignment, most_locked_bytes / 2);
 }
 
-StagedTransfers::StagedTransfers(Device& device, std::size_t bytes)
-    : piece_bytes_(piece_bytes(bytes)), loading_threads_(loading_threads(device)), stream_(device.make_stream("snapshot")) {
+StagedTransfers::StagedTransfers(Device& device, std::size_t bytes, std::shared_ptr<const LockedChunks> locked)
+    : locked_(std::move(locked)),
+      piece_bytes_(piece_bytes(bytes)),
+      loading_threads_(loading_threads(device)),
+      stream_(device.make_stream("snapshot")) {
   for (Piece& piece : pieces_) {
     piece.memory = device.allocate_host(piece_bytes_, "pieces of copies of a state");
     piece.moved = device.make_event();
@@ -97,15 +100,22 @@ void StagedTransfers::copy(const std::vector<Part>& parts) {
   }
 }
 
+LockedChunks::Extent StagedTransfers::extent(const void* memory, std::size_t bytes) const {
+  return locked_ ? locked_->extent(memory, bytes) : LockedChunks::Extent{bytes, false};
+}
+
+// Parts with locked targets count as well. So other streams' copies wait for two pieces at most, and when a process is killed,
+// the device has nothing left to write long before another process goes on with the copies.
 void StagedTransfers::fill(Piece& piece, Source& source) {
   piece.parts.clear();
   auto* const memory = static_cast<std::byte*>(piece.memory.data());
   for (std::size_t used = 0; used < piece_bytes_ && !source.ends();) {
-    Part part = source.take(piece_bytes_ - used);
-    stream_->copy(memory + used, part.source, part.bytes);
+    const LockedChunks::Extent target = extent(source.target(), piece_bytes_ - used);
+    Part part = source.take(target.bytes);
+    stream_->copy(target.is_locked ? part.target : memory + used, part.source, part.bytes);
     part.source = memory + used;
     used += part.bytes;
-    piece.parts.push_back(part);
+    if (!target.is_locked) piece.parts.push_back(part);
   }
   stream_->record(*piece.moved);
 }
@@ -135,13 +145,18 @@ void StagedTransfers::wait() {
 void StagedTransfers::write(void* target, const void* source, std::size_t bytes) {
   const auto* from = static_cast<const std::byte*>(source);
   auto* to = static_cast<std::byte*>(target);
-  for (std::size_t next = 0; bytes > 0; next = 1 - next) {
-    const std::size_t count = std::min(bytes, piece_bytes_);
-    Piece& piece = pieces_[next];
-    piece.moved->synchronize();
-    move_on_threads(loading_threads_, {{from, piece.memory.data(), count}});
-    stream_->copy(to, piece.memory.data(), count);
-    stream_->record(*piece.moved);
+  for (std::size_t next = 0; bytes > 0;) {
+    const auto [count, is_locked] = extent(from, std::min(bytes, piece_bytes_));
+    if (is_locked) {
+      stream_->copy(to, from, count);
+    } else {
+      Piece& piece = pieces_[next];
+      piece.moved->synchronize();
+      move_on_threads(loading_threads_, {{from, piece.memory.data(), count}});
+      stream_->copy(to, piece.memory.data(), count);
+      stream_->record(*piece.moved);
+      next = 1 - next;
+    }
     from += count, to += count, bytes -= count;
   }
   stream_->synchronize();

@@ -1,6 +1,5 @@
-// Copies between device memory and ordinary host memory in pieces, through a bounded amount of locked memory. Copies of whole
-// states would lock most of a host's memory, which slows all other programs of the host. So two pieces are locked, and while
-// the device fills or empties one, threads of the host empty or fill the other.
+// Copies between device memory and host memory in pieces. The device itself reaches host memory that is locked. All other
+// memory it reaches through two locked pieces: while it fills or empties one, threads of the host empty or fill the other.
 #pragma once
 
 #include <condition_variable>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "actors/ranks/worker.hpp"
+#include "actors/training/copies/locked_chunks.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 
@@ -19,7 +19,8 @@ namespace pipetrain {
 
 class StagedTransfers {
  public:
-  // Returns the bytes that are locked for copies of this many bytes.
+  static constexpr std::size_t most_locked_bytes = std::size_t{128} << 20;
+  // Returns the bytes of both pieces for copies of this many bytes.
   static std::size_t locked_bytes(std::size_t bytes) { return 2 * piece_bytes(bytes); }
 
   struct Part {
@@ -28,8 +29,9 @@ class StagedTransfers {
     std::size_t bytes = 0;
   };
 
-  // bytes: of all parts of the largest call of read(). Throws Error(out_of_memory).
-  StagedTransfers(Device& device, std::size_t bytes);
+  // bytes: of all parts of the largest call of read(). locked: chunks of host memory, of which more may be locked at any
+  // time; null: none. Throws Error(out_of_memory).
+  StagedTransfers(Device& device, std::size_t bytes, std::shared_ptr<const LockedChunks> locked = {});
   // Waits for reads that are in progress.
   ~StagedTransfers();
   StagedTransfers(const StagedTransfers&) = delete;
@@ -50,17 +52,19 @@ class StagedTransfers {
   struct Piece {
     Buffer memory;                 // locked
     std::unique_ptr<Event> moved;  // by the device
-    std::vector<Part> parts;       // sources: in `memory`
+    std::vector<Part> parts;       // sources: in `memory`; without those that the device has copied to their targets
   };
   class Source;
   static std::size_t piece_bytes(std::size_t bytes);
 
+  LockedChunks::Extent extent(const void* memory, std::size_t bytes) const;
   void copy(const std::vector<Part>& parts);
   void fill(Piece& piece, Source& source);
   void empty(const Piece& piece) const;
   void move_on_threads(unsigned threads, const std::vector<Part>& parts) const;
   void note(std::size_t StagedTransfers::*count);
 
+  const std::shared_ptr<const LockedChunks> locked_;
   const std::size_t piece_bytes_;
   const unsigned loading_threads_;  // while the device computes nothing
   std::unique_ptr<Stream> stream_;

@@ -11,9 +11,10 @@ std::size_t count_elements(const std::vector<HeldState>& parts) {
   return elements;
 }
 
-StateCopier::StateCopier(Device& device, std::vector<HeldState> source, CopyWay way) : source_(std::move(source)) {
+StateCopier::StateCopier(Device& device, std::vector<HeldState> source, CopyWay way, std::shared_ptr<const LockedChunks> locked)
+    : source_(std::move(source)) {
   if (way == CopyWay::staged) {
-    staged_ = std::make_unique<StagedTransfers>(device, count_elements(source_) * sizeof(float));
+    staged_ = std::make_unique<StagedTransfers>(device, count_elements(source_) * sizeof(float), std::move(locked));
   } else {
     stream_ = device.make_stream("snapshot");
     copied_ = device.make_event();

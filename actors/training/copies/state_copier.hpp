@@ -37,8 +37,8 @@ enum class CopyWay {
 // copy() and protect() are for the rank's worker.
 class StateCopier {
  public:
-  // source: on the device; must stay. Throws Error(out_of_memory).
-  StateCopier(Device& device, std::vector<HeldState> source, CopyWay way);
+  // source: on the device; must stay. locked: of a staged copier; see StagedTransfers. Throws Error(out_of_memory).
+  StateCopier(Device& device, std::vector<HeldState> source, CopyWay way, std::shared_ptr<const LockedChunks> locked = {});
   // Waits for a copy that is in progress.
   ~StateCopier();
   StateCopier(const StateCopier&) = delete;

@@ -41,7 +41,7 @@ void StateCopies::place(void* memory, std::size_t elements) {
 }
 
 StateCopies::StateCopies(const SharedMemory::Key& key, std::size_t elements)
-    : kind_(CopyMemory::shared), memory_(SharedMemory::open(key)) {
+    : kind_(CopyMemory::shared), memory_(SharedMemory::open(key)), locked_(std::make_shared<LockedChunks>(memory_)) {
   if (elements > memory_->bytes() || memory_->bytes() < bytes_of(elements))
     throw Error(ErrorKind::peer_lost, "shared memory is too small for the copies that it should have");
   place(memory_->data(), elements);
@@ -51,10 +51,12 @@ void StateCopies::reserve(std::size_t elements) {
   if (copies_.front().record != nullptr && elements_ == elements) return;
   copies_ = {};
   own_ = {};
+  locked_ = {};
   memory_ = {};
   const std::size_t bytes = bytes_of(elements);
   if (is_shared()) {
     memory_ = SharedMemory::make(bytes);
+    locked_ = std::make_shared<LockedChunks>(memory_);
     new (memory_->data()) Records;
     return place(memory_->data(), elements);
   }

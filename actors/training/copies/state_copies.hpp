@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/training/copies/locked_chunks.hpp"
 #include "actors/training/copies/shared_memory.hpp"
 #include "core/buffer.hpp"
 
@@ -68,6 +69,8 @@ class StateCopies {
   bool is_shared() const { return kind_ == CopyMemory::shared; }
   // Returns the memory by which other processes open the copies; null before reserve(), and where it is not shared.
   const SharedMemory* shared() const { return memory_.get(); }
+  // Returns the chunks of shared() that are locked for a device, none at first; null where nothing is shared.
+  const std::shared_ptr<LockedChunks>& locked() const { return locked_; }
   std::size_t elements() const { return elements_; }  // of each copy
 
  private:
@@ -77,6 +80,7 @@ class StateCopies {
 
   CopyMemory kind_;
   std::shared_ptr<SharedMemory> memory_;  // null: not allocated, or `own_`
+  std::shared_ptr<LockedChunks> locked_;  // of `memory_`
   Buffer own_;
   std::size_t elements_ = 0;
   std::array<StateCopy, 2> copies_;  // without records before memory is allocated

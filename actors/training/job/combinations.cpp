@@ -46,7 +46,6 @@ struct CombinationTable {
                 "sums of a host whose owners zero divides are not built yet; use zero 0, or leave it out"),
       not_built(one_bit_gradients, post_validation,
                 "updates from first moments that replicas exchanged are not previewed yet; turn it off, or use int8"),
-      {compressed_gradients, {}, DeviceKind::cuda, "compressed gradients are not built for GPUs yet; leave it out", true},
 
       excluded(compressed_weights, whole_states,
                "replicas gather weights that they divide, and zero 0 divides none; use zero 1, 2 or 3, or leave it out"),
@@ -54,7 +53,6 @@ struct CombinationTable {
                 "a replica steps the fp32 weights that operations read in place, and decoded ones would replace them; use "
                 "precision bf16, or zero 3"),
       not_built(compressed_weights, offload, "weights in few bits with offload are not built yet; leave out one of them"),
-      {compressed_weights, {}, DeviceKind::cuda, "weights in few bits are not built for GPUs yet; leave it out", true},
 
       excluded(ready_order, no_ready_rule, "the schedule has no rule for what is ready; use planned"),
       excluded(ready_order, slices, "slices keep the plan's order; use planned"),

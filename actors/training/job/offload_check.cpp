@@ -35,22 +35,25 @@ void check_offload(const TrainJob& job) {
   check_combinations(used);
 }
 
-std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t other_bytes) {
-  std::size_t host = 0, disk = 0;
-  for (const DeviceMemory& device : devices) {
-    host += device.use.host;
-    disk += device.use.disk;
-  }
+std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices,
+                                      const std::vector<DeviceMemory>& ending) {
+  const auto sum = [](const std::vector<DeviceMemory>& of, std::size_t MemoryUse::*place) {
+    std::size_t bytes = 0;
+    for (const DeviceMemory& device : of) bytes += device.use.*place;
+    return bytes;
+  };
+  const std::size_t host = sum(devices, &MemoryUse::host), disk = sum(devices, &MemoryUse::disk);
   if (host > 0) {
-    const std::size_t free = make_cpu_device(0, 1)->memory().free;
-    if (host + other_bytes > free)
+    const std::size_t free = make_cpu_device(0, 1)->memory().free + sum(ending, &MemoryUse::host);
+    if (host > free)
       return Error(ErrorKind::out_of_memory,
                    fmt::format("the host: what is offloaded needs about {} MiB and {} MiB are free; use fewer layers, or more "
                                "replicas on other hosts with zero 1",
-                               (host + other_bytes) >> 20, free >> 20));
+                               host >> 20, free >> 20));
   }
   if (disk > 0) {
-    const std::size_t free = placing_folder_errors(job.offload, [&] { return free_disk_bytes(job.offload.folder); });
+    const std::size_t free =
+        placing_folder_errors(job.offload, [&] { return free_disk_bytes(job.offload.folder); }) + sum(ending, &MemoryUse::disk);
     if (disk > free)
       return Error(ErrorKind::input, {"offload-to", job.offload.folder.string()},
                    fmt::format("what is offloaded needs {} MiB and its disk has {} MiB free; make room, or take another disk",

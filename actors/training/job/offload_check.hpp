@@ -14,9 +14,9 @@ struct TrainJob;
 // Throws Error(input) where nothing would move, and for a folder that cannot hold files of states. Leaves nothing there.
 void check_offload(const TrainJob& job);
 
-// Returns the error to throw where host memory, or the disk, has less room than this process offloads to it. other_bytes: bytes
-// of host memory that other processes of the run need.
+// Returns the error to throw where host memory, or the disk, has less room than this process offloads to it. ending: the
+// devices of a run of this process whose memory is free before the job begins.
 std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices,
-                                      std::size_t other_bytes = 0);
+                                      const std::vector<DeviceMemory>& ending = {});
 
 }  // namespace pipetrain

@@ -35,6 +35,7 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
 }
 
 void RankState::load(const InitialState& state) {
+  if (copies_) copies_->begin_locking();
   storages_.load(state);
   if (reference_) reference_->load(*state.reference);
   applied_steps_ = state.applied_steps;

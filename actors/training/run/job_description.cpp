@@ -82,6 +82,11 @@ std::string copies_line(const JobEstimate& estimate) {
   for (const DeviceMemory& device : estimate.devices) copies += device.use.copies;
   if (copies == 0) return "";
   std::string line = fmt::format("host memory for copies of states: {:.1f} MiB", mebibytes(copies));
+  if (estimate.copied_bytes > 0) {
+    constexpr double bytes_a_second = 50e9;  // of PCIe 5 with 16 lanes
+    line += fmt::format("; a GPU copies {:.1f} MiB after each step, during the next one ({:.3f} s over PCIe 5 at 50 GB/s)",
+                        mebibytes(estimate.copied_bytes), static_cast<double>(estimate.copied_bytes) / bytes_a_second);
+  }
   if (estimate.passed_bytes > 0) {
     constexpr double bytes_a_second = 10e9 / 8;
     line += fmt::format(

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "actors/training/copies/agreement.hpp"
+#include "actors/training/copies/staged_transfers.hpp"
 #include "actors/training/copies/state_copies.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "core/device.hpp"
@@ -84,11 +85,13 @@ std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const T
 }
 
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
-                                     const std::vector<DeviceMemory>& devices, std::size_t other_bytes) {
-  if (auto shortage = offload_shortage(job, devices)) return shortage;
+                                     const std::vector<DeviceMemory>& devices, std::size_t other_bytes,
+                                     const EndingMemory& ending) {
+  if (auto shortage = offload_shortage(job, devices, ending.devices)) return shortage;
   for (const auto& [name, need] : memory_needs(layout, devices)) {
     const std::size_t others = name == the_host ? other_bytes : 0;
-    const std::size_t free = need.free, bytes = need.bytes + others;
+    const auto held = ending.bytes.find(name);
+    const std::size_t free = need.free + (held != ending.bytes.end() ? held->second : 0), bytes = need.bytes + others;
     if (bytes <= free) continue;
     const std::string& full_device = name;
     const auto needs_with = [&](const Numerics& numerics) {
@@ -103,6 +106,17 @@ std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJo
   return {};
 }
 
+// Returns the most bytes that a GPU copies after a step: both copies and two pieces of staging memory are in its sum.
+std::size_t most_copied_bytes(const TrainJob& job, const std::vector<DeviceMemory>& devices) {
+  if (job.devices.kind != DeviceKind::cuda) return 0;
+  std::size_t most = 0;
+  for (const DeviceMemory& device : devices) {
+    const std::size_t staging = std::min(device.use.copies / 2, StagedTransfers::most_locked_bytes);
+    most = std::max(most, (device.use.copies - staging) / copies_alone);
+  }
+  return most;
+}
+
 // Returns the most bytes of copies that a process passes on after a step.
 std::size_t most_passed_bytes(const TrainJob& job, const Mesh& mesh, const std::vector<DeviceMemory>& devices) {
   std::size_t most = 0;
@@ -115,16 +129,35 @@ std::size_t most_passed_bytes(const TrainJob& job, const Mesh& mesh, const std::
   return most;
 }
 
-JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
-  TrainJob job = of;
+namespace {
+
+TrainJob estimated(TrainJob job, const std::optional<PlannedProcesses>& planned) {
   job.processes = nullptr;
   if (planned && planned->processes > 1) job.devices.gpus.clear();  // they are those of this process alone
   job.keeps_copies |= job.elastic == Elastic::takeover;
+  return job;
+}
+
+// Leaves out what data between processes takes, because the job may run in fewer processes than the next one.
+EndingMemory ending_memory(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
+  const TrainJob job = estimated(of, planned);
+  const ParallelLayout layout(job, nullptr, {});
+  EndingMemory ending{{}, estimate_devices(layout, job)};
+  for (const auto& [name, need] : memory_needs(layout, ending.devices)) ending.bytes[name] = need.bytes;
+  return ending;
+}
+
+}  // namespace
+
+JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesses>& planned, const TrainJob* ending) {
+  const TrainJob job = estimated(of, planned);
   const ParallelLayout layout(job, nullptr, planned);
-  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}, {}};
+  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}, {}, {}};
+  estimate.copied_bytes = most_copied_bytes(job, estimate.devices);
   if (layout.passes_copies())
     estimate.passed_bytes = most_passed_bytes(job, planned_mesh(layout.mesh(), planned), estimate.devices);
-  estimate.shortage = memory_shortage(layout, job, estimate.devices);
+  estimate.shortage =
+      memory_shortage(layout, job, estimate.devices, 0, ending != nullptr ? ending_memory(*ending, planned) : EndingMemory{});
   return estimate;
 }
 

@@ -35,8 +35,8 @@ void GradientStorage::make_reduction(bool opens_units) {
     sum = [owners = owner_sums_](Stream& stream, const Tensor& grads) { owners->sum(stream, grads); };
   }
   if (setup_.compression.code != BlockCode::none) {
-    compressed_ =
-        std::make_unique<CompressedGradients>(places, setup_.compression, setup_.device, setup_.replicas, setup_.rank);
+    compressed_ = std::make_unique<CompressedGradients>(places, setup_.compression, setup_.device, setup_.ops, setup_.replicas,
+                                                        setup_.rank);
     sum = compressed_->over(arena_, std::move(sum));
   }
   reduction_ = std::make_unique<GradientReduction>(setup_.device, std::move(sum), setup_.transfer);

@@ -16,7 +16,7 @@ std::vector<OffloadedStates::Window> operand_windows(OffloadedArray* operands, b
 }  // namespace
 
 OffloadedArray::Lengths OffloadedOptimizer::operand_lengths(const StatePlaces& places, DType type) {
-  std::size_t largest = OffloadedBlocks(0, places.states()).block_elements();
+  std::size_t largest = OffloadedBlocks({.elements = places.states()}).block_elements();
   for (const ShardUnit& unit : places.units()) {
     const Region fetched = places.gathers_weights() ? places.run(unit) : unit.weights;
     largest = std::max(largest, fetched.size());
@@ -28,7 +28,10 @@ OffloadedBlocks OffloadedOptimizer::blocks(const Optimizer& optimizer, std::size
                                            const Precision& precision) {
   const std::size_t arrays =
       (offload.optimizer ? optimizer.states().size() : 0) + (offloads_masters(offload, precision) ? 1 : 0);
-  return {arrays, elements, offload.parameters ? size_of(precision.compute) : 0};
+  return OffloadedBlocks({.arrays = arrays,
+                          .elements = elements,
+                          .window_bytes = offload.parameters ? size_of(precision.compute) : 0,
+                          .fraction = offload.optimizer_fraction});
 }
 
 OffloadedOptimizer::OffloadedOptimizer(const Setup& setup, OffloadStreams& streams, OffloadedArray* operands)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "actors/ranks/load_weights.hpp"
 #include "actors/training/state/eight_bit_optimizer.hpp"
@@ -105,7 +106,7 @@ std::vector<TensorStates::Part> ParameterStorage::parts_of(const std::string& st
 
 void ParameterStorage::load(const std::string& state, const WeightSource& source) {
   if (gradients_->compressed() != nullptr && is_compression_error(state))
-    return gradients_->compressed()->load(state, source, *setup_.device);
+    return gradients_->compressed()->load(state, source, stream_);
   optimizer_storage_->begin_writing(state);
   const std::vector<TensorStates::Part> parts = parts_of(state);
   const auto slice_of = [&](std::size_t i) -> const Parameter& {
@@ -143,10 +144,9 @@ const float* ParameterStorage::restore(const float* values, StagedTransfers* tra
   }
   loaded();
   if (CompressedGradients* const compressed = gradients_->compressed()) {
-    for (const CompressedGradients::Errors& part : compressed->errors()) {
-      std::copy_n(values, part.held.size(), part.values);
-      values += part.held.size();
-    }
+    for (const CompressedGradients::Errors& part : compressed->errors())
+      stream_.copy(part.values, std::exchange(values, values + part.held.size()), part.held.size() * sizeof(float));
+    stream_.synchronize();
   }
   return values;
 }
@@ -194,7 +194,7 @@ HeldState ParameterStorage::held_state(const std::string& state, const TensorSta
 
 void ParameterStorage::begin_step(const StepInfo& step, std::int64_t applied) {
   const auto states = [this](const std::string& state) { return optimizer_storage_->on_device(state); };
-  if (CompressedGradients* const sums = gradients_->compressed()) sums->begin_step(stream_, step, states, applied);
+  if (CompressedGradients* const sums = gradients_->compressed()) sums->begin_step(step, states, applied);
   gradients_->begin_step();
   weights_->begin_step(step.kind);
   if (!step.evaluates()) optimizer_storage_->begin_step();

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <span>
 #include <utility>
 
 #include "actors/ranks/load_weights.hpp"
-#include "actors/training/sums/frozen_moments.hpp"
 #include "core/error.hpp"
 #include "model/parameters/arena_views.hpp"
 #include "ops/update.hpp"
@@ -86,8 +86,9 @@ std::vector<Region> CompressedTensors::weights() const {
 }
 
 CompressedGradients::CompressedGradients(const StatePlaces& places, const CompressedTensors::Setup& setup, Device& device,
-                                         std::shared_ptr<Group> replicas, const std::string& rank)
+                                         Ops& ops, std::shared_ptr<Group> replicas, const std::string& rank)
     : tensors_(places, setup),
+      ops_(ops),
       within_(setup.groups.within),
       memory_(device.allocate(align_up(std::max<std::size_t>(tensors_.errors(), 1) * sizeof(float)),
                               rank + ": errors of compressed gradients")),
@@ -97,31 +98,37 @@ SumOverReplicas CompressedGradients::over(const Tensor& arena, SumOverReplicas o
   return [this, arena, others = std::move(others)](Stream& stream, const Tensor& part) { sum(stream, arena, part, others); };
 }
 
-void CompressedGradients::begin_step(Stream& stream, const StepInfo& step, const StateArrays& states, std::int64_t applied) {
+void CompressedGradients::begin_step(const StepInfo& step, const StateArrays& states, std::int64_t applied) {
   if (step.evaluates() || !tensors_.setup().averages()) return;
   moments_ = {};
   if (step.frozen_after > 0) moments_ = {states("exp_avg"), states("exp_avg_sq")};
   frozen_after_ = step.frozen_after;
   loss_scale_ = static_cast<float>(step.loss_scale);
-  if (moments_.first != nullptr) settle_variances(stream, applied == frozen_after_);
+  if (moments_.first != nullptr) settle_variances(applied == frozen_after_);
 }
 
 // A tied table that is stored once has its moments once.
-void CompressedGradients::settle_variances(Stream& stream, bool are_new) const {
+void CompressedGradients::settle_variances(bool are_new) const {
   const CompressedTensors::Setup& setup = tensors_.setup();
-  const FrozenAdam adam{setup.beta1, setup.beta2, setup.eps, frozen_after_};
   for (const Region& tensor : tensors_.weights()) {
-    const TensorMoments moments{moments_.first + tensor.begin, moments_.second + tensor.begin, tensor.size()};
-    if (are_new) {
-      raise_least(cpu_stream(stream), moments);
-    } else {
-      follow_gradients(cpu_stream(stream), moments, adam);
-    }
+    const Shape shape{static_cast<std::int64_t>(tensor.size())};
+    ops_.settle_moments({.first = {moments_.first + tensor.begin, shape},
+                         .second = {moments_.second + tensor.begin, shape},
+                         .raises = are_new,
+                         .beta1 = setup.beta1,
+                         .beta2 = setup.beta2,
+                         .eps = setup.eps,
+                         .frozen_after = frozen_after_});
   }
 }
 
 void CompressedGradients::clear(Stream& stream) {
-  if (tensors_.errors() > 0) stream.zero({memory_.data(), {static_cast<std::int64_t>(tensors_.errors())}});
+  if (tensors_.errors() == 0) return;
+  const Tensor errors{memory_.data(), {static_cast<std::int64_t>(tensors_.errors())}};
+  stream.zero(errors);
+  if (!tensors_.setup().averages()) return;
+  // A GPU loads these kernels, and gets their scratch memory, before any kernel may wait for its peers. The zeros remain.
+  for (const bool raises : {true, false}) ops_.settle_moments({.first = errors, .second = errors, .raises = raises, .eps = 1});
 }
 
 // Both gradients of a tied table are added later, so that only one of their sums has the first moment.
@@ -185,14 +192,18 @@ std::vector<CompressedGradients::Errors> CompressedGradients::errors() const {
   return errors;
 }
 
-void CompressedGradients::load(const std::string& state, const WeightSource& source, Device& device) {
+void CompressedGradients::load(const std::string& state, const WeightSource& source, Stream& stream) {
   std::vector<Errors> own = errors();
   std::erase_if(own, [&](const Errors& part) { return part.state != state; });
+  std::mutex stream_turn;
   load_slices(source, own.size(),
-              [&](std::size_t i) -> const Parameter& { return tensors_.layout().parameters[own[i].held.parameter]; }, device,
-              {.in_place = nullptr, .store = [&](std::size_t i, std::span<float> slice) {
-                 std::copy_n(slice.data() + own[i].held.begin, own[i].held.size(), own[i].values);
-               }});
+              [&](std::size_t i) -> const Parameter& { return tensors_.layout().parameters[own[i].held.parameter]; },
+              stream.device(), {.in_place = nullptr, .store = [&](std::size_t i, std::span<float> slice) {
+                                  const HeldPart& held = own[i].held;
+                                  const std::lock_guard lock(stream_turn);
+                                  stream.copy(own[i].values, slice.data() + held.begin, held.size() * sizeof(float));
+                                  stream.synchronize();
+                                }});
 }
 
 }  // namespace pipetrain

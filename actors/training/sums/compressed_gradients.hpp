@@ -22,6 +22,7 @@
 #include "comm/compressed/block_code.hpp"
 #include "comm/compressed/compressed_sum.hpp"
 #include "model/weights/weights.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 
@@ -82,8 +83,7 @@ class CompressedTensors {
 
 // Those of AdamW, in arenas with the offsets of the weights.
 struct AdamMoments {
-  const float* first = nullptr;
-  float* second = nullptr;
+  float *first = nullptr, *second = nullptr;
 };
 // Returns the array of a state of the optimizer, by its name.
 using StateArrays = std::function<float*(const std::string& state)>;
@@ -91,7 +91,7 @@ using StateArrays = std::function<float*(const std::string& state)>;
 class CompressedGradients {
  public:
   // The references must outlive it. Throws Error(out_of_memory).
-  CompressedGradients(const StatePlaces& places, const CompressedTensors::Setup& setup, Device& device,
+  CompressedGradients(const StatePlaces& places, const CompressedTensors::Setup& setup, Device& device, Ops& ops,
                       std::shared_ptr<Group> replicas, const std::string& rank);
 
   // Returns a sum that compresses those tensors, which a call has whole, and leaves the rest to `others`. arena: of the
@@ -102,9 +102,9 @@ class CompressedGradients {
   // moment, beta1 x moment + (1 - beta1) x the sum of gradients, with the step's loss scale as a factor; each replica
   // contributes its share of both (Tang et al. 2021, "1-bit Adam"). Signs and errors are of these numbers divided by the roots
   // of the second moments: so a sign moves each weight of a block equally far, as Adam does, where first moments
-  // themselves would move those with small gradients much too far. Second moments then change as frozen_moments.hpp says.
+  // themselves would move those with small gradients much too far. Second moments then change as ops/settle_moments.hpp says.
   // applied: the optimizer's steps so far. Only enqueues.
-  void begin_step(Stream& stream, const StepInfo& step, const StateArrays& states, std::int64_t applied);
+  void begin_step(const StepInfo& step, const StateArrays& states, std::int64_t applied);
   // Makes all errors zero.
   void clear(Stream& stream);
 
@@ -115,17 +115,18 @@ class CompressedGradients {
     float* values;
   };
   std::vector<Errors> errors() const;
-  // Loads this replica's errors of this name; those of other replicas are not loaded. Waits for the device. Throws what the
+  // Loads this replica's errors of this name; those of other replicas are not loaded. Waits for the stream. Throws what the
   // source throws.
-  void load(const std::string& state, const WeightSource& source, Device& device);
+  void load(const std::string& state, const WeightSource& source, Stream& stream);
 
  private:
   void sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others);
-  void settle_variances(Stream& stream, bool are_new) const;
+  void settle_variances(bool are_new) const;
   void sum_tensor(Stream& stream, const CompressedTensors::Compressed& tensor, const Tensor& arena);
   CompressedPart part_of(const CompressedTensors::Compressed& tensor, const Tensor& arena);
 
   CompressedTensors tensors_;
+  Ops& ops_;
   AdamMoments moments_;            // without: sums are of gradients
   std::int64_t frozen_after_ = 0;  // see StepInfo
   float loss_scale_ = 1;

@@ -250,6 +250,7 @@ class CudaOps final : public Ops {
   void compute(const UpdateArgs& args) { enqueue("the optimizer's update", cuda::update, args); }
   void compute(const EightBitUpdateArgs& args) { enqueue("the optimizer's update in 8 bits", cuda::eight_bit_update, args); }
   void compute(const TensorUpdateArgs& args) { tensor_steps_.update(args); }
+  void compute(const SettleMomentsArgs& args) { tensor_steps_.settle(args); }
   void compute(const RoundArgs& args) {
     enqueue("rounding weights", cuda::add_residual, args.source, std::optional<Tensor>(), args.target);
   }

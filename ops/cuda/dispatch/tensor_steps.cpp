@@ -59,6 +59,11 @@ void TensorSteps::update(const TensorUpdateArgs& args) {
   std::visit([&](const auto& rule) { step(args, rule); }, args.rule);
 }
 
+void TensorSteps::settle(const SettleMomentsArgs& args) {
+  void* const scratch = ops_.scratch(settle_moments_scratch(args.second.elements()));
+  ops_.enqueue("settling second moments", [&](cudaStream_t native) { settle_moments(native, args, scratch); });
+}
+
 template <class Rule>
 void TensorSteps::step(const TensorUpdateArgs& args, const Rule& rule) {
   void* const scratch = ops_.scratch(tensor_rule_scratch(args.weight.shape));

@@ -3,6 +3,7 @@
 
 #include "ops/cuda/gemm/parallel_matmul.hpp"
 #include "ops/cuda/ops_stream.hpp"
+#include "ops/settle_moments.hpp"
 #include "ops/tensor_update.hpp"
 
 namespace pipetrain::cuda {
@@ -14,6 +15,7 @@ class TensorSteps {
 
   // Throws Error(unavailable) for GaLore, whose singular vectors only the CPU finds.
   void update(const TensorUpdateArgs& args);
+  void settle(const SettleMomentsArgs& args);
 
  private:
   template <class Rule>

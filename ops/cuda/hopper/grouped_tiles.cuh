@@ -54,26 +54,24 @@ class GroupedTiles {
   __device__ int count() const { return (product == Product::dw ? view_.experts * row_tiles_ : rows_.count()) * columns_; }
   __device__ GroupedTile at(int index) const {
     if constexpr (product == Product::dw) {
-      const int of_expert = row_tiles_ * columns_, expert = index / of_expert, own = index % of_expert;
-      const int row = own % row_tiles_ * grouped::rows;
+      const int of_expert = row_tiles_ * columns_, expert = index / of_expert;
+      // The operands of a band of rows stay in the cache while the band passes through all columns.
+      const Place place = place_of<32>(index % of_expert, row_tiles_);
+      const int row = place.row * grouped::rows;
       return {expert,
               row,
               view_.n - row,
-              own / row_tiles_ * grouped::cols,
+              place.col * grouped::cols,
               rows_.offsets[expert],
               rows_.offsets[expert + 1] - rows_.offsets[expert]};
     } else {
       const int expert = rows_.expert_of(index / columns_), tiles = rows_.before[expert + 1] - rows_.before[expert];
-      const int own = index - rows_.before[expert] * columns_;
-      // Tiles that run at the same time share rows and columns: eight tiles of rows pass through all columns together.
-      constexpr int together = 8;
-      const int band = own / (together * columns_), height = min(together, tiles - band * together);
-      const int in_band = own - band * together * columns_;
-      const int row = rows_.offsets[expert] + (band * together + in_band % height) * grouped::rows;
+      const Place place = place_of<8>(index - rows_.before[expert] * columns_, tiles);
+      const int row = rows_.offsets[expert] + place.row * grouped::rows;
       return {expert,
               row,
               rows_.offsets[expert + 1] - row,
-              in_band / height * grouped::cols,
+              place.col * grouped::cols,
               0,
               product == Product::y ? view_.k : view_.n};
     }
@@ -81,6 +79,18 @@ class GroupedTiles {
   __device__ int result_cols() const { return product == Product::y ? view_.n : view_.k; }
 
  private:
+  struct Place {
+    int row, col;  // in tiles
+  };
+  // Returns the place of an expert's tile. Tiles that run at the same time share rows and columns: `together` tiles of rows
+  // pass through all columns together.
+  template <int together>
+  __device__ Place place_of(int own, int tiles) const {
+    const int band = own / (together * columns_), height = min(together, tiles - band * together);
+    const int in_band = own - band * together * columns_;
+    return {band * together + in_band % height, in_band / height};
+  }
+
   const GroupedView& view_;
   RowTiles rows_;
   int columns_, row_tiles_ = 0;

@@ -6,7 +6,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 
+#include "ops/settle_moments.hpp"
 #include "ops/tensor_update.hpp"
 
 namespace pipetrain::cuda {
@@ -25,5 +27,9 @@ void step_tensor(cudaStream_t stream, const TensorUpdateArgs& args, const Lamb& 
 // factored.cu
 void step_tensor(cudaStream_t stream, const TensorUpdateArgs& args, const Adafactor& rule, void* scratch);
 void step_tensor(cudaStream_t stream, const TensorUpdateArgs& args, const Came& rule, void* scratch);
+
+// settle_moments.cu: the moments of 1-bit Adam. scratch: settle_moments_scratch() bytes.
+std::size_t settle_moments_scratch(std::int64_t elements);
+void settle_moments(cudaStream_t stream, const SettleMomentsArgs& args, void* scratch);
 
 }  // namespace pipetrain::cuda

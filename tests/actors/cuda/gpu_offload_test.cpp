@@ -41,8 +41,27 @@ TEST_CASE("optimizer states in host memory or on a disk give the bits of states 
         for (const std::filesystem::path& folder : offload_folders()) {
           TrainJob offloaded = random_job(config, 128, 8, layout);
           on_gpus(offloaded, 1, precision);
-          offloaded.offload = {.optimizer = true, .folder = folder};
+          offloaded.offload = {.optimizer = true, .optimizer_fraction = layout.zero % 2 == 1 ? 0.5 : 1, .folder = folder};
           INFO(to_string(layout) << ", " << numbers_name(precision) << ", folder " << folder);
+          CHECK((run(std::move(offloaded), 4) == expected));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a share of the optimizer's states in host memory or on a disk gives the bits of states on GPUs", "[gpu]") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
+    TrainJob plain = random_job(half_config(), 128, 8, {1, 1, 1, 2});
+    if (!on_gpus(plain, 1, precision)) return;
+    const RunRecord expected = run(std::move(plain), 4);
+    for (const std::filesystem::path& folder : offload_folders()) {
+      for (const double fraction : {0.25, 0.5, 0.75}) {
+        for (const bool parameters : {false, true}) {
+          TrainJob offloaded = random_job(half_config(), 128, 8, {1, 1, 1, 2});
+          on_gpus(offloaded, 1, precision);
+          offloaded.offload = {.optimizer = true, .optimizer_fraction = fraction, .parameters = parameters, .folder = folder};
+          INFO(numbers_name(precision) << ", fraction " << fraction << ", folder " << folder);
           CHECK((run(std::move(offloaded), 4) == expected));
         }
       }

@@ -4,6 +4,7 @@
 
 #include "actors/golden_run.hpp"
 #include "actors/several_blocks.hpp"
+#include "actors/training/compressed_cases.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/saved_run.hpp"
 #include "catch.hpp"
@@ -15,13 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The second moments of gradients in 1 bit are compared every two steps, so that they are frozen within the tests' steps.
 TrainJob compressed_job(const Layout& layout, BlockCode code, bool tied = false) {
-  TrainJob job = random_job(several_blocks_config(tied), 16, 12, layout);
-  job.compression.gradients = code;
-  job.learning_rate.peak = 1e-3;
-  if (code == BlockCode::sign) job.optimizer.beta2 = 0.5F;
-  return job;
+  return with_compressed_gradients(random_job(several_blocks_config(tied), 16, 12, layout), code);
 }
 
 TrainJob plain_job(const Layout& layout, BlockCode code) {
@@ -29,19 +25,6 @@ TrainJob plain_job(const Layout& layout, BlockCode code) {
   job.compression = {};
   return job;
 }
-
-Layout with_zero(Layout layout, int zero) {
-  layout.zero = zero;
-  return layout;
-}
-
-// The codes, and the stages of ZeRO with which they work.
-struct CompressedCase {
-  BlockCode code;
-  int zero;
-  std::int64_t steps;  // in which gradients are compressed
-};
-const CompressedCase compressed_cases[] = {{BlockCode::int8, 0, 4}, {BlockCode::int8, 1, 4}, {BlockCode::sign, 0, 8}};
 
 }  // namespace
 

@@ -129,7 +129,6 @@ std::vector<RefusedCommand> compression_commands() {
   using enum Command::Kind;
   return {
       {compressed_gradients, one_replica, {train, "--compress-gradients int8"}},
-      {compressed_gradients, {}, {train_on_gpus, "--dp 2 --compress-gradients int8"}},
       {compressed_gradients, zero_2, {train, "--dp 2 --zero 2 --compress-gradients int8"}},
       {compressed_gradients, offload, {train, "--dp 2 --offload optimizer --offload-to /tmp --compress-gradients int8"}},
       {compressed_gradients, expert_parallel, {train, "--dp 2 --ep 2 --compress-gradients int8"}},
@@ -143,7 +142,6 @@ std::vector<RefusedCommand> compression_commands() {
       {compressed_weights, whole_states, {train, "--dp 2 --compress-weights int8"}},
       {compressed_weights, stepped_in_place, {train, "--dp 2 --zero 1 --compress-weights int8"}},
       {compressed_weights, offload, {train, "--dp 2 --zero 3 --offload optimizer --offload-to /tmp --compress-weights int8"}},
-      {compressed_weights, {}, {train_on_gpus, "--dp 2 --zero 3 --compress-weights int8"}},
       {compressed_gradients, elastic, {train_in_two_processes, "--dp 2 --elastic takeover --compress-gradients int8"}},
   };
 }

@@ -138,6 +138,8 @@ TEST_CASE("a DeepSpeed file's optimizer on the CPU is offloaded") {
   const auto run =
       from("ds.json", "{" + batch + R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}})").run;
   CHECK(run.offload == Offload{.optimizer = true});
+  const std::string share = R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu", "ratio": 0.3}}})";
+  CHECK(from("ds.json", "{" + batch + share).run.offload == Offload{.optimizer = true, .optimizer_fraction = 0.3});
 }
 
 TEST_CASE("an unsupported value in a DeepSpeed file is refused by its key") {

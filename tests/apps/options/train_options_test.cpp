@@ -216,6 +216,25 @@ TEST_CASE("the options of offloading name what is offloaded, and where to") {
   CHECK(parse_train({"--offload", "gradients"}).run.offload == Offload{.gradients = true});
   CHECK(parse_train({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
         Offload{.optimizer = true, .activations = true, .activation_fraction = 0.5});
+  CHECK(parse_train({"--offload", "optimizer", "--optimizer-offload-fraction", "0.25"}).run.offload ==
+        Offload{.optimizer = true, .optimizer_fraction = 0.25});
+}
+
+TEST_CASE("another --offload of a live run forgets the shares and bounds of the one before") {
+  const TrainOptions shares =
+      parse_train({"--save", "run", "--offload", "optimizer,activations", "--optimizer-offload-fraction", "0.5",
+                   "--activation-offload-fraction", "0.25", "--offload-to", "/tmp"});
+  CHECK(shares.changed({"--pp", "2"}, {}).run.offload == shares.run.offload);
+  CHECK_FALSE(shares.changed({"--offload", "none"}, {}).run.offload.any());
+  CHECK(shares.changed({"--offload", "optimizer"}, {}).run.offload ==
+        Offload{.optimizer = true, .optimizer_fraction = 0.5, .folder = "/tmp"});
+  CHECK(shares.changed({"--offload", "auto"}, {}).placement.has_value());
+  const TrainOptions chosen =
+      parse_train({"--save", "run", "--offload", "auto", "--offload-to", "/tmp", "--memory", "8", "--offload-bandwidth", "2"});
+  CHECK(chosen.placement->offload_rate == 2e9);
+  const TrainOptions host = chosen.changed({"--offload", "optimizer"}, {});
+  CHECK(host.run.offload == Offload{.optimizer = true});
+  CHECK_FALSE(host.placement.has_value());
 }
 
 TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {

@@ -93,6 +93,10 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(option_error({"--offload", "1"}), StartsWith("--offload 1: must be none, or names among optimizer"));
   CHECK_THAT(option_error({"--offload", "optimizer,none"}),
              StartsWith("--offload optimizer,none: none cannot be combined with other names"));
+  CHECK_THAT(option_error({"--optimizer-offload-fraction", "0.5"}),
+             StartsWith("--optimizer-offload-fraction 0.5: applies to --offload optimizer"));
+  CHECK_THAT(option_error({"--offload", "auto", "--offload-to", "/tmp", "--optimizer-offload-fraction", "0.5"}),
+             StartsWith("--optimizer-offload-fraction 0.5: is chosen by --offload auto"));
   CHECK_THAT(option_error({"--activation-offload-fraction", "0.5"}),
              StartsWith("--activation-offload-fraction 0.5: applies to --offload activations"));
   for (const char* fraction : {"0", "1.5", "half"})
@@ -103,7 +107,7 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(option_error({"--offload", "auto", "--device", "cpu"}), StartsWith("--offload auto: needs a disk"));
   CHECK_THAT(option_error({"--offload", "auto", "--offload-to", "/tmp", "--activation-offload-fraction", "0.5"}),
              StartsWith("--activation-offload-fraction 0.5: is chosen by --offload auto"));
-  CHECK_THAT(option_error({"--memory", "8"}), StartsWith("--memory 8: bounds the choice of --offload auto"));
+  CHECK_THAT(option_error({"--memory", "8"}), StartsWith("--memory 8: is for the choice of --offload auto"));
   CHECK(option_error({"--offload", "auto", "--offload-to", "/tmp", "--memory", "8", "--device", "cpu"}) == "no error");
   CHECK(option_error({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK(option_error({"--post-validation", "on"}) == "no error");

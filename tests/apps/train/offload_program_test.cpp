@@ -153,3 +153,21 @@ TEST_CASE("offload auto places data on a disk where memory is short, changes no 
   CHECK(none.status == 1);
   CHECK_THAT(none.err, StartsWith("pipetrain: error: offload auto: no placement of the run's data fits"));
 }
+
+// The rate is given as a hundred times that of a disk, so that the first choice moves too much.
+TEST_CASE("offload auto corrects its choice once by the first steps' times, and changes no number", "[slow][alone]") {
+  const TempFolder folder;
+  const std::string work =
+      "--device cpu --threads 1 --layers 4 --seq-len 64 --microbatches 8 --steps 9 --schedule gpipe --log-interval 1000 ";
+  const std::string metrics = (folder.path() / "metrics.jsonl").string(), plain = (folder.path() / "plain.jsonl").string();
+  succeeded(work + "--metrics " + plain);
+  const Result corrected =
+      succeeded(work + "--offload auto --memory 0.024 --offload-bandwidth 100 --offload-to " + folder.path().string() +
+                " --save " + (folder.path() / "run").string() + " --metrics " + metrics);
+  INFO(corrected.err);
+  const std::string change = "relayout: after step 5: offload ";
+  const auto at = corrected.err.find(change);
+  REQUIRE(at != std::string::npos);
+  CHECK(corrected.err.find(change, at + 1) == std::string::npos);
+  CHECK(numbers(metrics) == numbers(plain));
+}

@@ -113,7 +113,8 @@ class GroupRank {
       stream_->zero(rows);
       for (int round = 0; round < rounds; ++round)
         group.all_to_all(*stream_, {{{sums, rows, order}}, offsets, received, piece.rows / size_ + 1});
-      results_.insert(results_.end(), {received, rows});
+      const Tensor parts = exchange_parts(group, sums, shard_at, rounds);
+      results_.insert(results_.end(), {received, rows, parts});
       if (PiecewiseTransfer* transfer = group.in_pieces()) {
         const Tensor collected = place(memory_, at, whole, piece.dtype), made = place(memory_, at, whole, piece.dtype),
                      received = place(memory_, at, {size_, part[0], piece.cols}, piece.dtype);
@@ -152,6 +153,14 @@ class GroupRank {
       static_cast<std::int32_t*>(offsets_.back().data())[to] = static_cast<std::int32_t>(sent.begin(to));
     for (std::int64_t row = 0; row < rows; ++row)
       static_cast<std::int32_t*>(orders_.back().data())[row] = static_cast<std::int32_t>(rows - 1 - row);
+  }
+  // Exchanges parts of unequal length. Returns those that were received, in the shards' memory from `at` on.
+  Tensor exchange_parts(Group& group, const Tensor& full, std::size_t& at, int rounds) {
+    const RowSplit parts = uneven_rows(full.rows(), size_);
+    const Tensor received{static_cast<char*>(shards_.data()) + at, {size_ * parts.count(rank_), full.cols()}, full.dtype};
+    at += align_up(received.bytes());
+    for (int round = 0; round < rounds; ++round) group.exchange(*stream_, full, received, parts);
+    return received;
   }
   // Gathers the shard, and exchanges the rows of the input.
   void move(PiecewiseTransfer& transfer, std::size_t number, const Tensor& shard, const Tensor& collected, const Tensor& made,

@@ -1,3 +1,6 @@
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstring>
 
@@ -85,6 +88,34 @@ TEST_CASE("large host memory of a GPU is copied from and to like small memory, a
     stream->synchronize();
     CHECK(std::memcmp(from.data(), to.data(), bytes) == 0);
   }
+}
+
+TEST_CASE("a GPU copies to and from host memory that is locked until its buffer is freed", "[gpu]") {
+  const auto device = gpu();
+  if (!device) return;
+  constexpr std::size_t bytes = 1 << 20, half = bytes / 2;
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(mapped != MAP_FAILED);
+  auto* const host = static_cast<unsigned char*>(mapped);
+  for (std::size_t i = 0; i < half; ++i) host[i] = static_cast<unsigned char>(i * 7 + i / 256);
+  const auto type = [&] {
+    cudaPointerAttributes attributes{};
+    REQUIRE(cudaPointerGetAttributes(&attributes, host) == cudaSuccess);
+    return attributes.type;
+  };
+  const auto stream = device->make_stream("copies");
+  const Buffer memory = device->allocate(half, "device");
+  {
+    const Buffer first = device->lock_host_memory(host, half), second = device->lock_host_memory(host + half, half);
+    CHECK(type() == cudaMemoryTypeHost);
+    CHECK_THROWS_WITH(device->lock_host_memory(host, half), Catch::Contains("cuda:0: locking 0.00 GiB of host memory failed"));
+    stream->copy(memory.data(), host, half);
+    stream->copy(host + half, memory.data(), half);
+    stream->synchronize();
+    CHECK(std::memcmp(host, host + half, half) == 0);
+  }
+  CHECK(type() == cudaMemoryTypeUnregistered);
+  munmap(mapped, bytes);
 }
 
 TEST_CASE("timing events of a GPU stream measure the seconds between them", "[gpu]") {
