@@ -96,7 +96,6 @@ std::vector<RefusedCommand> preference_commands(const CombinationFiles& files) {
       {preferences, classification, {train, "--num-labels 2" + preferred}},
       {preferences, dropout, {train, "--model gpt2 --dropout 0.1" + preferred}},
       {preferences, experts, {train, "--model qwen3-30b-a3b" + preferred}},
-      {preferences, fp8, {train_on_gpus, "--precision fp8" + preferred}},
       {preferences, adapter_dropout, {train, "--lora-rank 4 --lora-dropout 0.1" + preferred}},
       {preferences, post_validation, {train, "--post-validation on" + preferred}},
   };
@@ -168,7 +167,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
-      {adapters, fp8, {train_on_gpus, "--lora-rank 4 --precision fp8"}},
+      {quantised_base, fp8, {train_on_gpus, "--lora-rank 4 --base-precision fp8 --precision fp8"}},
       {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
       {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
       {context_parallel, slices, {train_on_gpus, "--cp 2 --slices 2"}},
