@@ -101,6 +101,8 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   Offload offload = request.offload;
   offload.activations = layout.offloaded_activations > 0;
   if (offload.any()) line += fmt::format(" --offload {}", to_string(offload));
+  if (offload.optimizer && offload.optimizer_fraction < 1)
+    line += fmt::format(" --optimizer-offload-fraction {:g}", offload.optimizer_fraction);
   if (offload.activations && layout.offloaded_activations < 1)
     line += fmt::format(" --activation-offload-fraction {:g}", layout.offloaded_activations);
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));

@@ -113,6 +113,7 @@ void check_fp8(const OptionValues& values, const LayoutRequest& request) {
 Offload read_offloading(const OptionValues& values) {
   Offload offload;
   read_offload(values, offload);
+  if (const auto share = values.number("optimizer-offload-fraction")) offload.optimizer_fraction = *share;
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "applies to --offload; give that too, or leave it out");
   return offload;
@@ -295,6 +296,7 @@ OptionRows run_rows() {
       shared_option(
           group, "offload",
           {.help = "data that may be kept in the host's memory, as in train; activations where a layout does not fit without"}),
+      shared_option(group, "optimizer-offload-fraction"),
   };
 }
 

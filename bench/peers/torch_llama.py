@@ -36,6 +36,7 @@ class Llama:
     intermediate: int
     vocabulary: int
     rope_theta: float
+    tied: bool = False  # the head's matrix is the embedding's
 
     @property
     def head_dim(self):
@@ -72,6 +73,7 @@ def parse_arguments():
     parser.add_argument("--vpp", type=int, default=2, help="chunks of a stage in interleaved schedules")
     parser.add_argument("--async_tp", type=int, default=0, help="1: overlap tensor-parallel communication by symmetric memory")
     parser.add_argument("--offload", type=int, default=0, help="1: FSDP2 with parameters and optimizer on the CPU, also of one rank")
+    parser.add_argument("--tied", type=int, default=0, help="1: the head uses the embedding's matrix; one stage, without tensor ranks")
     parser.add_argument("--fp8", type=int, default=0, help="1: the layers' products in 8 bits, by torchao; one scale a tensor")
     parser.add_argument("--compile", type=int, default=1)
     parser.add_argument("--report", type=int, default=0, help="1: every step takes the norm of all gradients and reads the loss; not with tensor ranks or replicas")
@@ -142,7 +144,8 @@ class Part(nn.Module):
         self.embedding = nn.Embedding(model.vocabulary, model.hidden) if first else None
         self.layers = nn.ModuleDict({str(layer): Layer(model) for layer in layers})
         self.norm = nn.RMSNorm(model.hidden, eps=1e-5) if last else None
-        self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if last else None
+        self.is_last = last
+        self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if last and not model.tied else None
 
     def initialise(self, sequence, device):
         half = torch.arange(0, self.model.head_dim, 2, device=device).float() / self.model.head_dim
@@ -162,7 +165,9 @@ class Part(nn.Module):
             x = self.embedding(x)
         for layer in self.layers.values():
             x = layer(x, self.cosine, self.sine)
-        return x if self.head is None else self.head(self.norm(x))
+        if not self.is_last:
+            return x
+        return F.linear(self.norm(x), self.embedding.weight) if self.head is None else self.head(self.norm(x))
 
 
 # --- Parallelism ---
@@ -364,6 +369,8 @@ def main():
         raise SystemExit(f"torch_llama: pp x tp x dp takes {arguments.pp * arguments.tp * arguments.dp} ranks, not {world}")
     if arguments.report and world != arguments.pp:
         raise SystemExit("torch_llama: --report 1 is of --tp 1 and --dp 1")
+    if arguments.tied and (arguments.pp > 1 or arguments.tp > 1):
+        raise SystemExit("torch_llama: --tied 1 is of --pp 1 and --tp 1")
     if arguments.fp8 and arguments.tp > 1:
         raise SystemExit("torch_llama: --fp8 1 is of --tp 1")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
@@ -376,6 +383,7 @@ def main():
         overlap_tensor_parallel(mesh["tp"])
     model = MODELS[arguments.model]
     model.layers = arguments.layers or model.layers
+    model.tied = bool(arguments.tied)
 
     run = Run(arguments, model, mesh, device)
     seconds = measure(run, arguments.warmup, arguments.steps)

@@ -11,7 +11,7 @@ constexpr double longest_window = 1e9;  // where beta2 is 1 or nearly so
 
 }  // namespace
 
-std::int64_t least_warm_up(const LearningRate& rate) { return std::max(rate.warmup_steps, (rate.total_steps + 5) / 6); }
+std::int64_t least_warm_up(const LearningRate& rate) { return std::max(rate.warmup_steps, (2 * rate.total_steps + 2) / 3); }
 
 VarianceWarmUp::VarianceWarmUp(double beta2, std::int64_t least, const VarianceState& state)
     : beta2_(beta2),

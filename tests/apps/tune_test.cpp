@@ -424,6 +424,25 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("applies to --offload"));
 }
 
+TEST_CASE("tune plans with a share of the optimizer's states offloaded, which takes more memory and less time than all") {
+  const auto best = [](const std::string& share) {
+    const Result result =
+        run("tune --model llama2-7b --layers 8 --devices 1 --device cuda --memory 60 --global-batch 1 --json "
+            "--count 1 --recompute none --offload optimizer" +
+            share);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    return json::parse(result.out).at(0);
+  };
+  const json all = best(""), half = best(" --optimizer-offload-fraction 0.5");
+  CHECK(half["step_seconds"] < all["step_seconds"]);
+  CHECK(half["memory_bytes"][0] > all["memory_bytes"][0]);
+  CHECK_THAT(half["command"].get<std::string>(), Contains("--offload optimizer --optimizer-offload-fraction 0.5 "));
+  CHECK_THAT(all["command"].get<std::string>(), !Contains("fraction"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --optimizer-offload-fraction 0.5"),
+             Contains("applies to --offload optimizer"));
+}
+
 TEST_CASE("tune plans with weights and gradients that are offloaded, whole or in shares of the replicas") {
   const std::string weights = "optimizer,parameters", both = weights + ",gradients";
   const json without = layouts_that_offload("--memory 24 --offload " + weights),

@@ -52,7 +52,8 @@ void CompressedTensors::add(std::size_t index) {
                     .grads = {parameter.grad_offset, parameter.grad_offset + elements},
                     .shares = RowSplit(std::move(cuts)),
                     .share = {element_of(shares.begin(sharer)), element_of(shares.end(sharer))},
-                    .owners = RowSplit(shares.count(sharer), setup_.parties())};
+                    .owners = RowSplit(shares.count(sharer), setup_.parties()),
+                    .early_owners = RowSplit(0, 1)};
   if (places_.is_sharded()) {
     const ShardUnit& unit = places_.units()[places_.unit_of(parameter)];
     std::vector<std::int64_t> owned;
@@ -64,13 +65,26 @@ void CompressedTensors::add(std::size_t index) {
   }
   const std::int64_t first = shares.begin(sharer);
   tensor.own = {element_of(first + tensor.owners.begin(setup_.party())), element_of(first + tensor.owners.end(setup_.party()))};
+  tensor.early_owners = early_owners(tensor);
   tensor.error = std::exchange(errors_, errors_ + tensor.share.size());
   tensor.sum_error = std::exchange(errors_, errors_ + (compresses_sums() ? tensor.own.size() : 0));
   tensors_.push_back(std::move(tensor));
 }
 
+// A block of the code is several whole ones of the early code, so that an owner has the same elements in both.
+RowSplit CompressedTensors::early_owners(const Compressed& tensor) const {
+  const std::int64_t size = block_format(setup_.code).elements;
+  const auto elements = static_cast<std::int64_t>(tensor.share.size());
+  std::vector<std::int64_t> cuts = {0};
+  for (int rank = 0; rank < tensor.owners.ranks(); ++rank)
+    cuts.push_back(blocks_of(setup_.early_code(), std::min(elements, tensor.owners.end(rank) * size)));
+  return RowSplit(std::move(cuts));
+}
+
 std::size_t CompressedTensors::bytes() const {
-  return align_up(std::max<std::size_t>(errors_, 1) * sizeof(float)) + CompressedSum::bytes(setup_.code, setup_.parties());
+  return align_up(std::max<std::size_t>(errors_, 1) * sizeof(float)) +
+         CompressedSum::bytes(setup_.early_code(), setup_.parties()) +
+         (setup_.averages() ? CompressedSum::bytes(setup_.code, setup_.parties()) : 0);
 }
 
 // A tied copy that is stored once has the range of the embedding.
@@ -92,7 +106,11 @@ CompressedGradients::CompressedGradients(const StatePlaces& places, const Compre
       within_(setup.groups.within),
       memory_(device.allocate(align_up(std::max<std::size_t>(tensors_.errors(), 1) * sizeof(float)),
                               rank + ": errors of compressed gradients")),
-      sum_(device, setup.hosts > 0 ? setup.groups.between : std::move(replicas), setup.code, rank) {}
+      sum_(device, setup.hosts > 0 ? setup.groups.between : replicas, setup.early_code(), rank) {
+  if (!setup.averages()) return;
+  moments_sum_ =
+      std::make_unique<CompressedSum>(device, setup.hosts > 0 ? setup.groups.between : std::move(replicas), setup.code, rank);
+}
 
 SumOverReplicas CompressedGradients::over(const Tensor& arena, SumOverReplicas others) {
   return [this, arena, others = std::move(others)](Stream& stream, const Tensor& part) { sum(stream, arena, part, others); };
@@ -104,7 +122,10 @@ void CompressedGradients::begin_step(const StepInfo& step, const StateArrays& st
   if (step.frozen_after > 0) moments_ = {states("exp_avg"), states("exp_avg_sq")};
   frozen_after_ = step.frozen_after;
   loss_scale_ = static_cast<float>(step.loss_scale);
-  if (moments_.first != nullptr) settle_variances(applied == frozen_after_);
+  if (moments_.first == nullptr) return;
+  const bool are_new = applied == frozen_after_;
+  if (are_new) clear_errors(ops_.stream());
+  settle_variances(are_new);
 }
 
 // A tied table that is stored once has its moments once.
@@ -124,11 +145,15 @@ void CompressedGradients::settle_variances(bool are_new) const {
 
 void CompressedGradients::clear(Stream& stream) {
   if (tensors_.errors() == 0) return;
-  const Tensor errors{memory_.data(), {static_cast<std::int64_t>(tensors_.errors())}};
-  stream.zero(errors);
+  clear_errors(stream);
   if (!tensors_.setup().averages()) return;
+  const Tensor errors{memory_.data(), {static_cast<std::int64_t>(tensors_.errors())}};
   // A GPU loads these kernels, and gets their scratch memory, before any kernel may wait for its peers. The zeros remain.
   for (const bool raises : {true, false}) ops_.settle_moments({.first = errors, .second = errors, .raises = raises, .eps = 1});
+}
+
+void CompressedGradients::clear_errors(Stream& stream) {
+  stream.zero({memory_.data(), {static_cast<std::int64_t>(tensors_.errors())}});
 }
 
 // Both gradients of a tied table are added later, so that only one of their sums has the first moment.
@@ -138,7 +163,7 @@ CompressedPart CompressedGradients::part_of(const CompressedTensors::Compressed&
                       .elements = static_cast<std::int64_t>(tensor.share.size()),
                       .error = errors + tensor.error,
                       .sum_error = tensors_.compresses_sums() ? errors + tensor.sum_error : nullptr,
-                      .owners = tensor.owners};
+                      .owners = moments_.first == nullptr ? tensor.early_owners : tensor.owners};
   if (moments_.first == nullptr) return part;
   const Parameter& parameter = tensors_.layout().parameters[tensor.parameter];
   const CompressedTensors::Setup& setup = tensors_.setup();
@@ -154,12 +179,11 @@ void CompressedGradients::sum_tensor(Stream& stream, const CompressedTensors::Co
   const Tensor whole = span(arena, tensor.grads.begin, tensor.grads.size());
   const Tensor share = span(whole, tensor.share.begin, tensor.share.size());
   if (within_) within_->reduce_scatter(stream, whole, share, tensor.shares);
-  sum_.sum(stream, part_of(tensor, arena));
+  (moments_.first == nullptr ? sum_ : *moments_sum_).sum(stream, part_of(tensor, arena));
   if (within_) within_->all_gather(stream, share, whole, tensor.shares);
 }
 
 void CompressedGradients::sum(Stream& stream, const Tensor& arena, const Tensor& part, const SumOverReplicas& others) {
-  if (tensors_.setup().code == BlockCode::sign && moments_.first == nullptr) return others(stream, part);
   auto reached = static_cast<std::size_t>(part.as<float>() - arena.as<float>());
   const std::size_t end = reached + static_cast<std::size_t>(part.elements());
   const auto sum_others_until = [&](std::size_t until) {

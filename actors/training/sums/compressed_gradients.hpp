@@ -49,6 +49,8 @@ class CompressedTensors {
     int party() const { return replica / sharers(); }
     // True where the sums become first moments of AdamW.
     bool averages() const { return code == BlockCode::sign && replicas > 1; }
+    // The code of gradients, which are summed until the sums are first moments.
+    BlockCode early_code() const { return averages() ? BlockCode::int8 : code; }
   };
   // The places must outlive it.
   CompressedTensors(const StatePlaces& places, const Setup& setup);
@@ -59,6 +61,7 @@ class CompressedTensors {
     RowSplit shares;                       // of its elements, over the replicas of a host: whole blocks
     Region share;                          // the elements of this replica
     RowSplit owners;                       // of the share's blocks
+    RowSplit early_owners;                 // the same elements as blocks of the early code
     Region own = {};                       // the elements whose sums this replica owns
     std::size_t error = 0, sum_error = 0;  // first elements of its errors
   };
@@ -74,6 +77,7 @@ class CompressedTensors {
 
  private:
   void add(std::size_t parameter);
+  RowSplit early_owners(const Compressed& tensor) const;
 
   const StatePlaces& places_;
   Setup setup_;
@@ -97,13 +101,13 @@ class CompressedGradients {
   // Returns a sum that compresses those tensors, which a call has whole, and leaves the rest to `others`. arena: of the
   // gradients.
   SumOverReplicas over(const Tensor& arena, SumOverReplicas others);
-  // BlockCode::sign alone, before a step. Until second moments are frozen, sums are of gradients, in fp32. From then
-  // on, with the first moments of AdamW, in an arena with the offsets of the weights, the sum of a tensor is its new first
-  // moment, beta1 x moment + (1 - beta1) x the sum of gradients, with the step's loss scale as a factor; each replica
-  // contributes its share of both (Tang et al. 2021, "1-bit Adam"). Signs and errors are of these numbers divided by the roots
-  // of the second moments: so a sign moves each weight of a block equally far, as Adam does, where first moments
-  // themselves would move those with small gradients much too far. Second moments then change as ops/settle_moments.hpp says.
-  // applied: the optimizer's steps so far. Only enqueues.
+  // BlockCode::sign alone, before a step. Until second moments are frozen, sums are of gradients, in int8, whose errors are
+  // then dropped. From then on, with the first moments of AdamW, in an arena with the offsets of the weights, the sum of a
+  // tensor is its new first moment, beta1 x moment + (1 - beta1) x the sum of gradients, with the step's loss scale as a
+  // factor; each replica contributes its share of both (Tang et al. 2021, "1-bit Adam"). Signs and errors are of these numbers
+  // divided by the roots of the second moments: so a sign moves each weight of a block equally far, as Adam does, where first
+  // moments themselves would move those with small gradients much too far. Second moments then change as ops/settle_moments.hpp
+  // says. applied: the optimizer's steps so far. Only enqueues.
   void begin_step(const StepInfo& step, const StateArrays& states, std::int64_t applied);
   // Makes all errors zero.
   void clear(Stream& stream);
@@ -124,6 +128,7 @@ class CompressedGradients {
   void settle_variances(bool are_new) const;
   void sum_tensor(Stream& stream, const CompressedTensors::Compressed& tensor, const Tensor& arena);
   CompressedPart part_of(const CompressedTensors::Compressed& tensor, const Tensor& arena);
+  void clear_errors(Stream& stream);
 
   CompressedTensors tensors_;
   Ops& ops_;
@@ -132,7 +137,8 @@ class CompressedGradients {
   float loss_scale_ = 1;
   std::shared_ptr<Group> within_;
   Buffer memory_;
-  CompressedSum sum_;
+  CompressedSum sum_;                           // of gradients
+  std::unique_ptr<CompressedSum> moments_sum_;  // of first moments; null: sums are always of gradients
 };
 
 // True for the name of a state that holds errors of compressed gradients.

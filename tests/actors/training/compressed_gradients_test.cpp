@@ -56,6 +56,16 @@ TEST_CASE("gradients in 1 bit begin when the second moments have settled, after 
   }
 }
 
+TEST_CASE("replicas exchange gradients in int8 until they exchange first moments in 1 bit", "[compress]") {
+  const auto record = [](BlockCode code) {
+    TrainJob job = compressed_job({1, 1, 4, 1}, BlockCode::sign, true);
+    job.learning_rate.warmup_steps = 2;  // the moments change in any case
+    job.compression = {.gradients = code, .hosts = 2};
+    return run(job, 2);
+  };
+  CHECK((record(BlockCode::sign) == record(BlockCode::int8)));
+}
+
 TEST_CASE("compressed gradients stay near those of fp32, and are others", "[compress]") {
   const std::pair<Layout, BlockCode> runs[] = {{{1, 1, 2, 1}, BlockCode::int8},
                                                {{1, 2, 2, 1}, BlockCode::int8},
