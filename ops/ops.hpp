@@ -61,10 +61,10 @@ using Operation =
           OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, ContextTargetsArgs,
           SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
           AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
-          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs,
-          SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs, OfSegments<LatentHeadsArgs>,
-          OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>, ExpertBiasArgs, ExpertBiasBackwardArgs,
-          EightBitUpdateArgs, TensorUpdateArgs, SettleMomentsArgs>;
+          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedFp8MatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
+          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
+          OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
+          ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs, SettleMomentsArgs>;
 
 class Ops {
  public:
@@ -248,6 +248,8 @@ class Ops {
   void expert_bias_backward(const ExpertBiasBackwardArgs& args) { enqueue(args); }
   // out = in times the matrix of each row's expert, plus the bias.
   void grouped_matmul(const GroupedMatmulArgs& args) { enqueue(args); }
+  // As grouped_matmul, of the scaled numbers, summed in fp32. Throws Error(unavailable) on devices other than Hopper GPUs.
+  void grouped_fp8_matmul(const GroupedFp8MatmulArgs& args) { enqueue(args); }
   // Adds dy^T x over the rows of each expert to that expert's dw, or replaces it, with zeros if the expert has no row.
   void grouped_weight_grad(const GroupedWeightGradArgs& args) { enqueue(args); }
   // Lists the tokens that each rank of an expert-parallel group gets from this one.
