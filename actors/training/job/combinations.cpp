@@ -130,8 +130,6 @@ struct CombinationTable {
                "replicas gather weights for one action at a time, and a braid alternates two; use zero 2, or dualpipe-v"),
       excluded(exchanging_braids, offload_parameters,
                "weights are fetched for one action at a time, and a braid alternates two; use dualpipe-v"),
-      not_built_on_gpus(exchanging_braids, fp8,
-                        "braids with tp or ep in fp8 are not built for GPUs yet; use bf16, or dualpipe-v"),
       not_built_on_gpus(exchanging_braids, context_parallel,
                         "braids of ranks that share sequences are not built for GPUs yet; use cp 1, or dualpipe-v"),
       not_built(profile, exchanging_braids,

@@ -174,7 +174,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {braids, offload_activations, {train, "--offload activations" + disk + braided}},
       {exchanging_braids, zero_3, {train, "--tp 2 --dp 2 --zero 3" + braided}},
       {exchanging_braids, offload_parameters, {train, "--tp 2 --offload parameters" + disk + braided}},
-      {exchanging_braids, fp8, {train_on_gpus, "--tp 2 --precision fp8" + braided}},
       {exchanging_braids, context_parallel, {train_on_gpus, "--tp 2 --cp 2" + braided}},
       {profile, exchanging_braids, {train, "--tp 2 --profile costs.json" + braided}},
       {post_validation, ready_order, {train, "--post-validation on --order ready"}},
