@@ -24,9 +24,11 @@ Fp8Weights::Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const
   for (const BlockParameters& block : layout.blocks) {
     BlockMatrices& own = blocks_.emplace_back();
     if (!multiplies_in_fp8(block.block, layers, numerics)) continue;
+    own.is_frozen = true;
     for (const StoredTensor& tensor : block.tensors) {
       Fp8Matrix& matrix = own.matrices.emplace_back();
-      if (!is_matrix(tensor.role)) continue;
+      if (!is_matrix(tensor.role) || is_of_adapter(tensor.role)) continue;
+      own.is_frozen &= !is_trained(tensor.group);
       matrix.rows = {nullptr, tensor.shape, DType::e4m3};
       matrix.scales = numerics.precision.fp8_blockwise ? Fp8Scales::blocks : Fp8Scales::tensor;
     }
@@ -51,14 +53,18 @@ void Fp8Weights::allocate(Device& device) {
   place(memory_);
 }
 
-void Fp8Weights::weights_changed() {
+void Fp8Weights::begin_step() {
+  for (BlockMatrices& block : blocks_) block.up_to_date &= block.is_frozen;
+}
+
+void Fp8Weights::weights_replaced() {
   for (BlockMatrices& block : blocks_) block.up_to_date = false;
 }
 
 void Fp8Weights::update(Ops& ops, std::size_t block, const std::vector<Tensor>& weights) {
   BlockMatrices& own = blocks_[block];
   if (own.up_to_date || own.matrices.empty()) return;
-  if (takes_turns_) weights_changed();
+  if (takes_turns_) weights_replaced();
   for (std::size_t i = 0; i < own.matrices.size(); ++i) {
     if (own.matrices[i].rows.shape.rank() > 0) ops.quantise({.x = weights[i], .out = own.matrices[i]});
   }

@@ -32,7 +32,8 @@ std::optional<MatrixSize> fp8_misfit(const ModelConfig& config, int tp);
 // are rounded again for each use; the bits are the same.
 class Fp8Weights {
  public:
-  // takes_turns: the blocks share one memory, as above; otherwise each block has memory of its own and is rounded once a step.
+  // takes_turns: the blocks share one memory, as above; otherwise each block has memory of its own and is rounded once a step,
+  // a frozen one once a run.
   Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const Numerics& numerics, bool takes_turns);
 
   std::size_t bytes() const { return memory_.peak(); }
@@ -44,15 +45,17 @@ class Fp8Weights {
   // has none. Without memory before allocate().
   const std::vector<Fp8Matrix>& of(std::size_t block) const { return blocks_[block].matrices; }
 
-  // Marks all matrices as out of date, since the weights changed.
-  void weights_changed();
+  // Marks the matrices of trained weights as out of date, since a step has changed these.
+  void begin_step();
+  // Marks all matrices as out of date, those of frozen weights too: the next use reads other weights.
+  void weights_replaced();
   // Enqueues the rounding of `weights` into of(block), unless it is up to date.
   void update(Ops& ops, std::size_t block, const std::vector<Tensor>& weights);
 
  private:
   struct BlockMatrices {
     std::vector<Fp8Matrix> matrices;
-    bool up_to_date = false;
+    bool is_frozen = false, up_to_date = false;
   };
 
   void place(Arena& memory);

@@ -66,6 +66,7 @@ class TransformerStage final : public StageModel {
     key_gradients_.allocate(ops_.stream());
   }
   void read_weights(ParameterStore& weights) override { weights_.read(weights); }
+  void weights_loaded() override { weights_.loaded(); }
 
   void bind_workspace(void* data, std::size_t bytes) override {
     workspace_ = Arena(data, bytes, "workspace");

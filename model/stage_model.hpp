@@ -60,10 +60,13 @@ class StageModel {
   // memory of its gradients. The store outlives the model's actions. Must be called before the first of them.
   // If positions are rotary or ranks share sequences, also allocates tables on the stream's device and waits
   // until they are filled; otherwise it waits for nothing on the stream. Also allocates the memory of weights
-  // in 8 bits, which each step makes from the store's weights, and of the gradients between slices.
+  // in 8 bits, which each step makes from the store's weights, once from frozen ones, and of the gradients between slices.
   virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
-  // Makes later actions read the weights of this store, which has the same layout. Not with weights in 8 bits.
+  // Makes later actions read the weights of this store, which has the same layout. Weights in 8 bits are made anew at their
+  // next use if it is another store.
   virtual void read_weights(ParameterStore& weights) = 0;
+  // Says that the store has other weights than earlier actions read, the frozen ones too. Steps change trained ones without it.
+  virtual void weights_loaded() = 0;
   // Sets memory of at least workspace_bytes() for the model and its Ops; all actions share it. Must be called
   // before the first action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;

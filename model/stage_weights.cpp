@@ -1,6 +1,7 @@
 #include "model/stage_weights.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace pipetrain {
 

@@ -1,7 +1,6 @@
 // StageWeights binds the weights of a stage's blocks for each use, wherever they are kept. Not thread-safe.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -34,13 +33,15 @@ class StageWeights {
   }
   // See StageModel::read_weights().
   void read(ParameterStore& store) {
-    assert(fp8_.bytes() == 0 || &store == store_);
+    if (&store != store_) fp8_.weights_replaced();
     store_ = &store;
   }
+  // See StageModel::weights_loaded().
+  void loaded() { fp8_.weights_replaced(); }
 
   std::size_t fp8_bytes() const { return fp8_.bytes(); }
-  // The weights have changed since the last step.
-  void begin_step() { fp8_.weights_changed(); }
+  // The trained weights have changed since the last step.
+  void begin_step() { fp8_.begin_step(); }
   // Returns the gradients that a step begins with at zero, of one chunk.
   const std::vector<Tensor>& zeroed_grads(std::size_t chunk) const { return grads_.zeroed[chunk]; }
 

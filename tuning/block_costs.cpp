@@ -72,11 +72,13 @@ double BlockCosts::product_rate(const Block& block) const {
 }
 
 // Each number is read in 16 bits and written in 8, in two layouts: the inputs of the block's two matrices, and the
-// gradients of their outputs. Weights that are brought for each use are rounded for each use.
+// gradients of their outputs; beside adapters, whose matrices have no gradient, in one layout. Weights that are brought for
+// each use are rounded for each use.
 BlockCosts::Rounding BlockCosts::rounding_seconds(const Block& block, const Layout& layout) const {
   const ModelConfig& config = request_.config;
   if (!multiplies_in_fp8(block, config.layers, {.precision = request_.precision})) return {};
-  constexpr double bytes = 4;
+  constexpr double both_layouts = 4, one_layout = 3;
+  const double bytes = config.adapter.exists() ? one_layout : both_layouts;
   const bool is_mlp = block.kind == BlockKind::mlp;
   const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim;
   const auto inner = static_cast<double>(is_mlp ? config.intermediate : config.heads * config.head_dim);
@@ -85,7 +87,7 @@ BlockCosts::Rounding BlockCosts::rounding_seconds(const Block& block, const Layo
   const bool comes = gathering(request_, layout) > 1 || request_.offload.parameters;
   const double weights = comes ? figures(block).parameters / layout.tp : 0;
   const auto seconds = [&](double columns) {
-    return bytes * (tokens * (hidden + columns / layout.tp) + weights) / request_.speed.memory_rate;
+    return (bytes * tokens * (hidden + columns / layout.tp) + both_layouts * weights) / request_.speed.memory_rate;
   };
   return {seconds(inner), seconds(outer)};
 }
@@ -146,7 +148,8 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
         block.kind != BlockKind::attention ? 0 : attention_flops_per_token(config, block, request_.sequence) * tokens / tp;
     const double weight_flops = figures(block).weight_grad * tokens / tp;
     const double product = (flops - attention - weight_flops) / 2 / product_rate(block), scores = attention / 3 / speed.flops;
-    const double weight_product = weight_flops / product_rate(block);
+    // The thin products of adapters have 16 bits.
+    const double weight_product = weight_flops / (config.adapter.exists() ? speed.flops : product_rate(block));
     const Ring ring = ring_seconds(block, layout, scores);
     const double travel = expert_exchange_seconds(block, layout);
     const double gather = gather_seconds(block, layout);

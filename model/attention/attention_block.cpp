@@ -47,7 +47,7 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                   {qkv, rotary_ ? std::optional(angles(context, rotary_table(context))) : std::nullopt, *memory.results},
                   saved.norms);
   // In 8 bits the weight gradient reads another form of the heads' output.
-  Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
+  Arena& for_heads = out_.is_trained_in_fp8() ? *memory.results : *memory.inputs;
   attention_.forward(context, slice_keys(context, saved), for_heads, *memory.results, saved.attention);
 }
 
@@ -104,8 +104,8 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   // here, so it takes the memory of the attention block above it; the topmost block is moved. A gradient that does not wait
   // for W stays in the workspace, where it is overwritten before it leaves the cache. Nor is there such memory if the values
   // were computed again, and in 8 bits W reads another form of the gradient.
-  const bool in_place = gradients.defers() && !runs_forward_again(context) && !qkv_.in_fp8();
-  Arena& beside = qkv_.in_fp8() ? context.workspace : gradients.memory();
+  const bool in_place = gradients.defers() && !runs_forward_again(context) && !qkv_.is_trained_in_fp8();
+  Arena& beside = qkv_.is_trained_in_fp8() ? context.workspace : gradients.memory();
   const Tensor& qkv = saved.attention.qkv;
   Tensor qkv_grad = in_place ? gradients.take_place(qkv.shape) : beside.allocate(qkv.shape, context.dtype);
   const bool moves = qkv_grad.shape.rank() == 0;

@@ -28,6 +28,8 @@ struct BoundTensor {
 
   bool in_fp8() const { return fp8.rows.shape.rank() > 0; }
   bool is_trained() const { return has_place(grad); }
+  // Returns true if the gradient of the weight reads matrices in 8 bits. That of an adapter never does.
+  bool is_trained_in_fp8() const { return in_fp8() && is_trained(); }
 };
 
 // A block's tensors; each layer of the block looks up its own by role.

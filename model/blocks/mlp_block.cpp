@@ -10,7 +10,7 @@ namespace {
 struct MlpSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
   Tensor projected;  // [T, 2I] gate and up, or [T, I]
-  Tensor inner;      // [T, I]; without a shape in 8 bits, or if the backward computes it again
+  Tensor inner;      // [T, I]; without a shape where it is trained in 8 bits, or if the backward computes it again
   ResidualProjection::Saved down;
 
   void relocate(const Relocation& moved) override {
@@ -88,7 +88,7 @@ void MlpBlock::forward(const BlockContext& context, const ForwardArgs& args, Are
   saved.projected = up_.forward(context, args.input, memory, saved.projection);
   Arena& for_inner = memory.remade ? *memory.remade : context.workspace;
   const auto scale = scale_of_activation(for_inner);
-  const bool keeps = memory.remade && !down_.in_fp8();
+  const bool keeps = memory.remade && !down_.is_trained_in_fp8();
   const Tensor inner = activated(context, saved.projected, keeps ? for_inner : context.workspace, scale);
   saved.inner = keeps ? inner : Tensor{};
   down_.forward(context,
@@ -107,7 +107,8 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   const ArenaScope scope(context.workspace);
   if (runs_forward_again(context)) {
     KeptMemory memory = backward_memory(context, gradients);
-    if (!up_.in_fp8()) memory.results = &gradients.memory();  // W reads the gradient that is written over `projected`
+    if (!up_.is_trained_in_fp8())
+      memory.results = &gradients.memory();  // W reads the gradient that is written over `projected`
     saved.projected = up_.forward(context, saved.projection.input, memory, saved.projection);
   }
   const auto scale = scale_of_activation(gradients.memory());
@@ -115,7 +116,7 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
     const ArenaScope inner_scope(context.workspace);
     Tensor inner = saved.inner;
     const bool kept = inner.shape.rank() > 0 || saved.down.input.cols.shape.rank() > 0;
-    if (!kept) inner = activated(context, saved.projected, down_.in_fp8() ? context.workspace : gradients.memory());
+    if (!kept) inner = activated(context, saved.projected, down_.is_trained_in_fp8() ? context.workspace : gradients.memory());
     const Tensor inner_grad = context.workspace.allocate({context.tokens(), inner_cols(saved.projected)}, context.dtype);
     down_.backward(context, {.output_grad = args.output_grad, .input = inner, .input_grad = inner_grad}, gradients, saved.down);
     activation_backward(context, inner_grad, saved.projected, scale);

@@ -19,7 +19,7 @@ class NormedProjection {
     Tensor input;  // [Tr, H]
     Norm::Statistics statistics;
     Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again or takes the input
-    Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is in 8 bits
+    Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is trained in 8 bits
     LowRankAdapter::Saved adapter = {};
     WeightMagnitude::Saved magnitude = {};
 
@@ -41,7 +41,7 @@ class NormedProjection {
   }
   void bind(const BoundTensors& tensors);
 
-  bool in_fp8() const { return matrix_.in_fp8(); }
+  bool is_trained_in_fp8() const { return matrix_.is_trained_in_fp8(); }
   // Returns output [T, N], as a view of new memory. The matrix's input is not kept if nothing is gathered and memory.remade is
   // null or there is no norm, or if no gradient of weights needs it.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
@@ -59,9 +59,6 @@ class NormedProjection {
   Tensor forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
-  // Computes the norm's output in the layouts that `normed` has.
-  void norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const;
-  Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
   // True when the backward needs the matrix's input for gradients of weights.
   bool needs_input() const { return matrix_.is_trained() || adapter_; }
   // Returns the arena of the norm's output; null: it is not kept. An adapter alone does not keep it, because its gradient
@@ -74,18 +71,17 @@ class NormedProjection {
   std::optional<Norm::Factors> norm_factors(const BlockContext& context, const Saved& saved) const;
   struct GradientArgs {
     Tensor product_grad;                     // [T, N]
-    Tensor input;                            // [T, H]
+    Tensor input;                            // [T, H], or [Tr, H] where no gathered input was kept
     std::optional<Norm::Factors> norm = {};  // given: `input` is the norm's
     std::optional<Tensor> residual = {};     // [Tr, H]
     Tensor input_grad;                       // [Tr, H], output
+    std::optional<Tensor> scale = {};        // as in BackwardArgs; not read where magnitudes have changed the gradient
   };
   // input_grad = the gradient of the input through the matrix and the adapter, plus the residual.
   void multiply_back(const BlockContext& context, const GradientArgs& args, WeightGradients& gradients,
                      const Saved& saved) const;
   // Returns the gradient of the matrix's and the adapter's product, without the bias and the magnitudes.
   Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const;
-  void norm_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& normed_grad,
-                     const Saved& saved) const;
   void backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                              const Saved& saved) const;
 

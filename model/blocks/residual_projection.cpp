@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "model/blocks/fp8_memory.hpp"
+#include "model/blocks/fp8_products.hpp"
 
 namespace pipetrain {
 
@@ -14,17 +14,28 @@ void ResidualProjection::bind(const BoundTensors& tensors) {
   if (has_norm_) norm_weight_ = tensors.at(TensorRole::output_norm_weight);
 }
 
-void ResidualProjection::multiply_adapted(const BlockContext& context, const ProductArgs& args, const Saved& saved) const {
+void ResidualProjection::multiply_matrix(const BlockContext& context, const ProductArgs& args, Saved& saved) const {
+  if (!in_fp8())
+    return context.ops.matmul_scatter({.tp = context.tp,
+                                       .kind = MatmulKind::forward,
+                                       .in = args.input,
+                                       .w = matrix_.weight,
+                                       .residual = args.residual,
+                                       .out = args.output,
+                                       .bias = args.bias});
+  Arena* const kept = matrix_.is_trained() ? args.kept : nullptr;
+  const Fp8Matrix input =
+      multiply_in_fp8(context, {context.tp, matrix_.fp8, args.input, kept, args.scale, args.residual, args.output});
+  saved.input = kept ? input : Fp8Matrix{};
+  if (args.bias) context.ops.add_bias(args.output, *args.bias);
+}
+
+void ResidualProjection::multiply_adapted(const BlockContext& context, const ProductArgs& args, Saved& saved) const {
   const ArenaScope scope(context.workspace);
-  const Tensor added = context.workspace.allocate(args.output.shape, context.dtype);
-  adapter_->forward(context, context.tp, {args.input, args.residual, added}, saved.adapter);
-  context.ops.matmul_scatter({.tp = context.tp,
-                              .kind = MatmulKind::forward,
-                              .in = args.input,
-                              .w = matrix_.weight,
-                              .residual = added,
-                              .out = args.output,
-                              .bias = args.bias});
+  ProductArgs whole = args;
+  whole.residual = context.workspace.allocate(args.output.shape, context.dtype);
+  adapter_->forward(context, context.tp, {args.input, args.residual, *whole.residual}, saved.adapter);
+  multiply_matrix(context, whole, saved);
 }
 
 void ResidualProjection::multiply_scaled(const BlockContext& context, const ForwardArgs& args,
@@ -32,7 +43,7 @@ void ResidualProjection::multiply_scaled(const BlockContext& context, const Forw
   magnitude_->reserve(context, args.output.shape, *args.results, saved.magnitude);
   adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
   const Tensor& product = saved.magnitude.product;
-  multiply_adapted(context, {.input = args.input, .output = product}, saved);
+  multiply_adapted(context, {.input = args.input, .output = product, .scale = args.scale}, saved);
   magnitude_->forward(context, {*adapter_, matrix_.weight, context.tp}, saved.magnitude, args.output);
   if (roles_.bias) context.ops.add_bias(args.output, bias_.weight);
   if (residual) context.ops.scale({.x = args.output, .out = args.output, .factor = 1, .exact = true, .residual = residual});
@@ -40,29 +51,12 @@ void ResidualProjection::multiply_scaled(const BlockContext& context, const Forw
 
 void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                                   Saved& saved) const {
-  const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
   if (magnitude_ && !context.base_alone) return multiply_scaled(context, args, residual, saved);
-  if (!in_fp8()) {
-    if (adapter_ && !context.base_alone) {
-      adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
-      return multiply_adapted(context, {args.input, residual, args.output, bias}, saved);
-    }
-    return context.ops.matmul_scatter({.tp = context.tp,
-                                       .kind = MatmulKind::forward,
-                                       .in = args.input,
-                                       .w = matrix_.weight,
-                                       .residual = residual,
-                                       .out = args.output,
-                                       .bias = bias});
-  }
-  const ArenaScope scope(context.workspace);
-  const Fp8Matrix input =
-      allocate_fp8(args.input.shape, values_beside(matrix_.fp8), {.rows = &context.workspace, .cols = args.kept}, args.scale);
-  saved.input = args.kept ? input : Fp8Matrix{};
-  context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
-  context.ops.fp8_matmul(
-      {.tp = context.tp, .a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
-  if (bias) context.ops.add_bias(args.output, *bias);
+  const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
+  const ProductArgs product{args.input, residual, args.output, bias, args.kept, args.scale};
+  if (!adapter_ || context.base_alone) return multiply_matrix(context, product, saved);
+  adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
+  multiply_adapted(context, product, saved);
 }
 
 std::optional<Tensor> ResidualProjection::residual_sums(const BlockContext& context) const {
@@ -128,17 +122,15 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const Tensor gathered = context.gathers() || changes ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
   const Tensor shard = changes ? product_grad(context, args.output_grad, gathered, saved) : args.output_grad;
   if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
-  const Fp8Matrix output_grad =
-      allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
-  context.ops.quantise({.x = gathered, .out = output_grad});
   if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
-  context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
+  const Fp8Matrix output_grad = multiply_back_in_fp8(
+      context, {.weight = matrix_.fp8, .in = gathered, .cols = &gradients.memory(), .out = args.input_grad});
   gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
 }
 
 void ResidualProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                   const Saved& saved) const {
-  if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
+  if (is_trained_in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const bool changes = changes_product(context);
   Tensor gathered = context.gathers() || changes
                         ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)
@@ -147,7 +139,9 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
   if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
   if (magnitude_) shard = magnitude_->backward(context, *adapter_, shard, saved.magnitude);
   if (!context.gathers()) gathered = shard;
-  if (adapter_ && !context.gathers()) return adapted_backward(context, {shard, args.input, args.input_grad}, gradients, saved);
+  if (in_fp8() && context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
+  if (in_fp8() || (adapter_ && !context.gathers()))
+    return frozen_backward(context, {gathered, args.input, args.input_grad}, shard, gradients, saved);
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::input_grad,
                              .shard = shard,
@@ -159,13 +153,21 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
     adapter_->backward_rows(context, {gathered, shard, args.input, args.input_grad, args.input_grad}, gradients, saved.adapter);
 }
 
-void ResidualProjection::adapted_backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
-                                          const Saved& saved) const {
+void ResidualProjection::frozen_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& own_grad,
+                                         WeightGradients& gradients, const Saved& saved) const {
   const ArenaScope scope(context.workspace);
-  const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
-  adapter_->backward_rows(context, {args.output_grad, args.output_grad, args.input, {}, added}, gradients, saved.adapter);
-  context.ops.matmul_scatter(
-      {.kind = MatmulKind::input_grad, .in = args.output_grad, .w = matrix_.weight, .residual = added, .out = args.input_grad});
+  const Tensor &grad = args.output_grad, &out = args.input_grad;
+  std::optional<Tensor> added;
+  if (adapter_) {
+    added = context.workspace.allocate(out.shape, context.dtype);
+    adapter_->backward_rows(context, {grad, own_grad, args.input, {}, *added}, gradients, saved.adapter);
+  }
+  if (in_fp8()) {
+    multiply_back_in_fp8(context, {.weight = matrix_.fp8, .in = grad, .addend = added, .out = out});
+  } else {
+    context.ops.matmul_scatter(
+        {.kind = MatmulKind::input_grad, .in = grad, .w = matrix_.weight, .residual = added, .out = out});
+  }
 }
 
 }  // namespace pipetrain

@@ -30,11 +30,12 @@ class ResidualProjection {
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
+  bool is_trained_in_fp8() const { return matrix_.is_trained_in_fp8(); }
   // Returns true if the factors of the matrix have one scale a tensor, which the kernel that computes them can measure.
   bool takes_scale() const { return in_fp8() && matrix_.fp8.scales == Fp8Scales::tensor; }
 
   struct Saved {
-    Fp8Matrix input = {};  // of a matrix in 8 bits: its cols, if they are kept
+    Fp8Matrix input = {};  // of a matrix that is trained in 8 bits: its cols, if they are kept
     // With a norm: [Tr, H], the product, and [Tr] f32. Every mode of recomputation keeps them.
     Tensor product, inv_rms;
     // Every mode of recomputation keeps them.
@@ -54,7 +55,7 @@ class ResidualProjection {
     Tensor input;           // [T, K]
     Tensor residual;        // [Tr, H]
     Tensor output;          // [Tr, H], output: residual + scale * dropout(input x matrix (+ bias))
-    Arena* kept = nullptr;  // in 8 bits: arena of the input's cols; null: the backward computes them again
+    Arena* kept = nullptr;  // trained in 8 bits: arena of the input's cols; null: the backward computes them again
     // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols.
     std::optional<Tensor> scale = {};
     Arena* results = nullptr;  // with a norm or an adapter: arena of what the backward reads
@@ -63,7 +64,7 @@ class ResidualProjection {
 
   struct BackwardArgs {
     Tensor output_grad;  // [Tr, H], the residual's gradient too
-    Tensor input;        // [T, K], the forward's; in 8 bits only if its cols were not kept
+    Tensor input;        // [T, K], the forward's; trained in 8 bits only if its cols were not kept
     Tensor input_grad;   // [T, K], output
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
@@ -79,12 +80,17 @@ class ResidualProjection {
     std::optional<Tensor> residual = {};  // [Tr, H]
     Tensor output;                        // [Tr, H], output
     std::optional<Tensor> bias = {};
+    Arena* kept = nullptr;             // as in ForwardArgs
+    std::optional<Tensor> scale = {};  // as in ForwardArgs
   };
+  // output = the product of the matrix, plus the bias and the residual.
+  void multiply_matrix(const BlockContext& context, const ProductArgs& args, Saved& saved) const;
   // output = the product of the matrix and of the adapter, plus the bias and the residual.
-  void multiply_adapted(const BlockContext& context, const ProductArgs& args, const Saved& saved) const;
-  // The backward of a matrix with an adapter; args.output_grad: [T, H], the product's, where nothing is gathered.
-  void adapted_backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
-                        const Saved& saved) const;
+  void multiply_adapted(const BlockContext& context, const ProductArgs& args, Saved& saved) const;
+  // The backward of a frozen matrix in 8 bits, or of one with an adapter where nothing is gathered; args.output_grad: [T, H],
+  // of all ranks' rows; own_grad: [Tr, H].
+  void frozen_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& own_grad,
+                       WeightGradients& gradients, const Saved& saved) const;
   // output = (the matrix's and the adapter's product) * g + bias + residual
   void multiply_scaled(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                        Saved& saved) const;

@@ -31,8 +31,16 @@ struct Measured {
   std::size_t weights;
 };
 
-Measured measured(const Numerics& numerics, const TensorParallel& tp = {}, bool gathers_weights = false) {
-  const ModelConfig config = even_config();
+// The base is frozen, and every matrix of attention and MLP has an adapter.
+ModelConfig adapted_config(bool magnitudes) {
+  ModelConfig config = even_config();
+  config.adapter = {.rank = 16, .alpha = 32, .magnitudes = magnitudes};
+  config.trained = {false, false, false};
+  return config;
+}
+
+Measured measured(const ModelConfig& config, const Numerics& numerics, const TensorParallel& tp = {},
+                  bool gathers_weights = false) {
   const auto ops = make_measuring_ops();
   const StageModelSpec spec{.config = config,
                             .chunks = {blocks_of(config)},
@@ -41,6 +49,10 @@ Measured measured(const Numerics& numerics, const TensorParallel& tp = {}, bool 
                             .gathers_weights = gathers_weights};
   const auto model = make_stage_model(spec, tp, *ops);
   return {model->activation_bytes(0), model->fp8_weight_bytes()};
+}
+
+Measured measured(const Numerics& numerics, const TensorParallel& tp = {}, bool gathers_weights = false) {
+  return measured(even_config(), numerics, tp, gathers_weights);
 }
 
 }  // namespace
@@ -110,6 +122,25 @@ TEST_CASE("layers that stay in bf16 take what they take there") {
   numerics.bf16_layers = {.at_start = 0, .at_end = 3};
   CHECK(measured(numerics).weights == 0);
   CHECK(measured(numerics).activations.saved == measured({.precision = Precision::bf16()}).activations.saved);
+}
+
+TEST_CASE("frozen matrices in 8 bits are held in both layouts, and a microbatch beside adapters keeps what it keeps in bf16") {
+  const auto groups = make_inprocess_groups(2);
+  for (const int ranks : {1, 2}) {
+    const TensorParallel tp = ranks == 1 ? TensorParallel{} : TensorParallel{groups.front().get(), false};
+    for (const bool magnitudes : {false, true}) {
+      for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
+        Numerics bf16{.precision = Precision::bf16(), .recompute = mode}, fp8{.precision = Precision::fp8(), .recompute = mode};
+        const Measured plain = measured(adapted_config(magnitudes), bf16, tp),
+                       in_8_bits = measured(adapted_config(magnitudes), fp8, tp);
+        INFO("tp " << ranks << ", magnitudes " << magnitudes << ", recompute " << static_cast<int>(mode));
+        CHECK(in_8_bits.weights == 3 * (2 * matrix_elements / ranks + 4 * scale_bytes));
+        // The scale of the MLP's inner columns is kept beside them.
+        CHECK(in_8_bits.activations.saved - plain.activations.saved == (mode == Recompute::none ? 3 * scale_bytes : 0));
+        CHECK(in_8_bits.activations.pending >= plain.activations.pending);
+      }
+    }
+  }
 }
 
 }  // namespace pipetrain::test

@@ -86,7 +86,6 @@ struct CombinationTable {
                "preferences compare log-probabilities, which dropout would draw at random; use lora-dropout 0"),
       not_built(preferences, experts,
                 "experts of completions, whose lengths differ, are not built yet; use a model without experts"),
-      not_built(preferences, fp8, "preferences in fp8 are not built yet; use precision bf16"),
       not_built(preferences, post_validation,
                 "forward passes of preferences run between steps, so no step begins early; turn it off"),
       not_built(isolated_experts, slices,
@@ -113,7 +112,9 @@ struct CombinationTable {
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
 
-      not_built(adapters, fp8, "adapters in fp8 are not built yet; use bf16"),
+      not_built(quantised_base, fp8,
+                "frozen matrices of fewer bits are dequantised for products in 16 bits only; use precision bf16, or the whole "
+                "matrices"),
       excluded(
           expert_adapters, adapter_dropout,
           "PEFT drops no inputs of experts, whose matrices it adapts as one parameter; use lora-dropout 0, or name matrices "
@@ -129,8 +130,6 @@ struct CombinationTable {
                "replicas gather weights for one action at a time, and a braid alternates two; use zero 2, or dualpipe-v"),
       excluded(exchanging_braids, offload_parameters,
                "weights are fetched for one action at a time, and a braid alternates two; use dualpipe-v"),
-      not_built_on_gpus(exchanging_braids, fp8,
-                        "braids with tp or ep in fp8 are not built for GPUs yet; use bf16, or dualpipe-v"),
       not_built_on_gpus(exchanging_braids, context_parallel,
                         "braids of ranks that share sequences are not built for GPUs yet; use cp 1, or dualpipe-v"),
       not_built(profile, exchanging_braids,

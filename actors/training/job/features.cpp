@@ -131,7 +131,6 @@ struct FeatureTable {
        }},
       {scaled_loss, "{precision fp16}", "precision",
        [](const Run& run) { return asked_if(run.job.numerics.precision.compute == DType::f16, "fp16"); }},
-      {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
       {adapter_dropout, "{lora-dropout}", "lora-dropout",
        [](const Run& run) {
          return asked_if(run.job.config.adapter.exists() && run.job.config.adapter.dropout > 0,
@@ -139,6 +138,11 @@ struct FeatureTable {
        }},
       {expert_adapters, "adapters of routed experts", "lora-targets",
        [](const Run& run) { return asked_if(adapts_experts(run.job.config)); }},
+      {quantised_base, "{base-precision fp8}, {base-precision nf4}", "base-precision",
+       [](const Run& run) {
+         const WeightForm form = run.job.config.base_form;
+         return asked_if(form != WeightForm::plain, name_of(form));
+       }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

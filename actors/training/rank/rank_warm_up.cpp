@@ -81,6 +81,7 @@ void WarmUp::run() const {
   }
   model.set_quiet(false);
   state.end_rehearsal(reports.square_sums());
+  model->weights_loaded();  // they come after the warm-up
   compute.synchronize();
 }
 

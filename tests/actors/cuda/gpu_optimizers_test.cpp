@@ -7,6 +7,7 @@
 #include "actors/early_steps.hpp"
 #include "actors/training/saved_run.hpp"
 #include "catch.hpp"
+#include "model/optimizer/optimizer.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain::test {
