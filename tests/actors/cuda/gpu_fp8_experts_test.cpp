@@ -9,10 +9,10 @@
 namespace pipetrain::test {
 namespace {
 
-constexpr std::int64_t steps = 8;
+constexpr std::int64_t expert_steps = 8;
 
 // shared: the inner columns of a shared expert; 0: there is none.
-TrainJob routed_job(std::int64_t shared, const Layout& layout) {
+TrainJob experts_job(std::int64_t shared, const Layout& layout) {
   ModelConfig config = half_config();
   config.family = shared > 0 ? Family::qwen2_moe : Family::mixtral;
   config.layers = 2;
@@ -27,14 +27,14 @@ TrainJob routed_job(std::int64_t shared, const Layout& layout) {
 }
 
 // Nothing where the GPU is absent or lacks the products of experts in 8 bits.
-std::optional<RunRecord> run_routed(std::int64_t shared, const Layout& layout, const Precision& precision) {
-  TrainJob job = routed_job(shared, layout);
+std::optional<RunRecord> run_experts(std::int64_t shared, const Layout& layout, const Precision& precision) {
+  TrainJob job = experts_job(shared, layout);
   if (!on_gpus(job, std::clamp(cuda_device_count(), 1, 2), precision)) return std::nullopt;
   if (precision.fp8_products && !cuda_is_hopper(0)) return skip("this GPU has no Hopper products"), std::nullopt;
-  return run(std::move(job), steps);
+  return run(std::move(job), expert_steps);
 }
 
-void check_near(const RunRecord& record, const RunRecord& reference, double tolerance) {
+void check_losses_near(const RunRecord& record, const RunRecord& reference, double tolerance) {
   REQUIRE(record.loss.size() == reference.loss.size());
   for (std::size_t step = 0; step < record.loss.size(); ++step) {
     INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
@@ -47,33 +47,33 @@ void check_near(const RunRecord& record, const RunRecord& reference, double tole
 TEST_CASE("experts in 8 bits follow bf16, and have the same bits over pp, schedules and recomputation", "[gpu][experts]") {
   for (const std::int64_t shared : {0, 128}) {
     INFO("a shared expert of " << shared << " columns");
-    const auto one = run_routed(shared, {1, 1, 1, 2}, Precision::fp8());
+    const auto one = run_experts(shared, {1, 1, 1, 2}, Precision::fp8());
     if (!one) return;
-    const auto reference = run_routed(shared, {1, 1, 1, 2}, Precision::bf16());
+    const auto reference = run_experts(shared, {1, 1, 1, 2}, Precision::bf16());
     CHECK_FALSE((*one == *reference));
-    check_near(*one, *reference, 0.02);
+    check_losses_near(*one, *reference, 0.02);
     CHECK(one->loss.back() < one->loss.front());
     Layout selective{1, 1, 1, 2}, full{2, 1, 1, 2, "zb-v", 2};
     selective.recompute = Recompute::selective, full.recompute = Recompute::full;
     for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, selective, full}) {
       INFO(to_string(layout));
-      CHECK((*run_routed(shared, layout, Precision::fp8()) == *one));
+      CHECK((*run_experts(shared, layout, Precision::fp8()) == *one));
     }
   }
 }
 
 TEST_CASE("experts in 8 bits that ranks divide follow those of one rank, alike at every pp", "[gpu][experts]") {
-  const auto one = run_routed(0, {1, 1, 2, 1}, Precision::fp8());
+  const auto one = run_experts(0, {1, 1, 2, 1}, Precision::fp8());
   if (!one) return;
   Layout divided{1, 1, 2, 1}, piped{2, 1, 2, 1, "zb-h1"}, sharded{1, 1, 2, 1};
   divided.ep = piped.ep = sharded.ep = 2;
   sharded.zero = 3;
-  const auto over_two = run_routed(0, divided, Precision::fp8());
-  check_near(*over_two, *one, 0.02);
-  CHECK((*run_routed(0, piped, Precision::fp8()) == *over_two));
-  check_near(*run_routed(0, sharded, Precision::fp8()), *over_two, 1e-3);
+  const auto over_two = run_experts(0, divided, Precision::fp8());
+  check_losses_near(*over_two, *one, 0.02);
+  CHECK((*run_experts(0, piped, Precision::fp8()) == *over_two));
+  check_losses_near(*run_experts(0, sharded, Precision::fp8()), *over_two, 1e-3);
   Layout inner{1, 2, 1, 2};
-  check_near(*run_routed(0, inner, Precision::fp8()), *run_routed(0, inner, Precision::bf16()), 0.02);
+  check_losses_near(*run_experts(0, inner, Precision::fp8()), *run_experts(0, inner, Precision::bf16()), 0.02);
 }
 
 }  // namespace pipetrain::test
