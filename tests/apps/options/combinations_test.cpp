@@ -107,7 +107,7 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
   const std::string mtp = "--model deepseek-v3 --seq-len 8 --mtp-loss 0.3";
   return {
       {experts, fp8_blockwise, {train_on_gpus, "--model mixtral-8x7b --precision fp8 --fp8-recipe blockwise"}},
-      {latent_attention, fp8, {train_on_gpus, "--model deepseek-v2-lite --precision fp8"}},
+      {latent_attention, fp8, {train_on_gpus, "--model deepseek-v2-lite --seq-len 32 --precision fp8"}},
       {isolated_experts, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {isolated_experts, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --slices 2"}},
       {isolated_experts, expert_capacity, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --moe-capacity 1.5"}},
