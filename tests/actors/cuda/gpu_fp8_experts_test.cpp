@@ -62,15 +62,15 @@ TEST_CASE("experts in 8 bits follow bf16, and have the same bits over pp, schedu
   }
 }
 
-TEST_CASE("experts in 8 bits that ranks divide follow those of one rank, alike at every pp", "[gpu][experts]") {
+TEST_CASE("experts in 8 bits that ranks divide follow those of one rank, alike at every pp and in braids", "[gpu][experts]") {
   const auto one = run_experts(0, {1, 1, 2, 1}, Precision::fp8());
   if (!one) return;
-  Layout divided{1, 1, 2, 1}, piped{2, 1, 2, 1, "zb-h1"}, sharded{1, 1, 2, 1};
-  divided.ep = piped.ep = sharded.ep = 2;
+  Layout divided{1, 1, 2, 1}, piped{2, 1, 2, 1, "zb-h1"}, braided{2, 1, 2, 1, "braided-v", 2}, sharded{1, 1, 2, 1};
+  divided.ep = piped.ep = braided.ep = sharded.ep = 2;
   sharded.zero = 3;
   const auto over_two = run_experts(0, divided, Precision::fp8());
   check_losses_near(*over_two, *one, 0.02);
-  CHECK((*run_experts(0, piped, Precision::fp8()) == *over_two));
+  for (const Layout& layout : {piped, braided}) CHECK((*run_experts(0, layout, Precision::fp8()) == *over_two));
   check_losses_near(*run_experts(0, sharded, Precision::fp8()), *over_two, 1e-3);
   Layout inner{1, 2, 1, 2};
   check_losses_near(*run_experts(0, inner, Precision::fp8()), *run_experts(0, inner, Precision::bf16()), 0.02);
