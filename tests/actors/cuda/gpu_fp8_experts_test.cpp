@@ -5,6 +5,7 @@
 
 #include "actors/cuda/gpu_job.hpp"
 #include "catch.hpp"
+#include "model/weights/peft_folder.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -74,6 +75,22 @@ TEST_CASE("experts in 8 bits that ranks divide follow those of one rank, alike a
   check_losses_near(*run_experts(0, sharded, Precision::fp8()), *over_two, 1e-3);
   Layout inner{1, 2, 1, 2};
   check_losses_near(*run_experts(0, inner, Precision::fp8()), *run_experts(0, inner, Precision::bf16()), 0.02);
+}
+
+TEST_CASE("adapters of experts in 8 bits follow bf16, and have the same bits over pp", "[gpu][experts][adapters]") {
+  const auto adapted = [](const Layout& layout, const Precision& precision) -> std::optional<RunRecord> {
+    TrainJob job = experts_job(128, layout);
+    job.config.adapter = {.rank = 16, .alpha = 32};
+    job.config.trained = {false, false, false};
+    job.initial.weights = new_adapter_weights(job.config, job.initial.weights, 7);
+    if (!on_gpus(job, 1, precision)) return std::nullopt;
+    if (!cuda_is_hopper(0)) return skip("this GPU has no Hopper products"), std::nullopt;
+    return run(std::move(job), expert_steps);
+  };
+  const auto one = adapted({1, 1, 1, 2}, Precision::fp8());
+  if (!one) return;
+  check_losses_near(*one, *adapted({1, 1, 1, 2}, Precision::bf16()), 0.02);
+  CHECK((*adapted({2, 1, 1, 2, "zb-h1"}, Precision::fp8()) == *one));
 }
 
 }  // namespace pipetrain::test
