@@ -112,7 +112,6 @@ class Ops {
   // memory is the same.
   void gather(const GatherArgs& args) { enqueue(args); }
   void scatter_sum(const ScatterSumArgs& args) { enqueue(args); }
-
   // values = the sum, in rank order, of those of the ranks that name the same slice. All ranks have equally many.
   void sum_copies(const SumCopiesArgs& args) { enqueue(args); }
 
@@ -157,7 +156,6 @@ class Ops {
   // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
-
   // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
   void layer_norm(const LayerNormArgs& args) { enqueue(args); }
   // dx = the gradient of layer_norm, plus residual. The residual's columns may be summed in the same pass: a bias's gradient.

@@ -128,7 +128,7 @@ TEST_CASE("in fp8 a stage holds its experts' matrices in two more layouts, but n
                    plain = measured(config, {.precision = Precision::bf16()});
     CHECK(in_8_bits.weights == 3 * (2 * of_layer + matrices * scale_bytes));
     CHECK(plain.weights == 0);
-    // Of attention, whose rounded inputs take as much as its plain ones here.
+    // Those of attention are left out, whose rounded inputs take as much as its plain ones here.
     CHECK(in_8_bits.activations.saved - plain.activations.saved == 3 * 2 * scale_bytes);
   }
 }

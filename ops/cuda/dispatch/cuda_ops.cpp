@@ -77,7 +77,6 @@ class CudaOps final : public Ops {
       args.used.shape.rank() > 0 ? cuda::quantise_rows(native, args) : cuda::quantise(native, args.x, args.out);
     });
   }
-
   void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
   void compute(const DequantiseArgs& args) { enqueue("dequantise", cuda::dequantise, args); }
   void compute(const DrawNormalsArgs& args) { enqueue("draw_normals", cuda::draw_normals, args); }

@@ -26,8 +26,8 @@ using Fp8Tiles = GroupedTiles<Product::y>;
 
 __device__ int fp8_steps_of(const GroupedTile& tile) { return (tile.depth + fp8_depth - 1) / fp8_depth; }
 
-// What a box reads beyond the depth of `a` is zero, so it does not matter that `b` may go on there with the next expert's
-// numbers: these share the scale with the expert's own, and are NaN only if all are.
+// A box reads zeros beyond the depth of `a`, so it does not matter that `b` may go on there with the next expert's numbers:
+// these share the scale with the expert's own, and are NaN only if all are.
 __device__ void load_fp8_tiles(const GroupedFp8View& view, const GroupedMaps& maps, const Fp8Tiles& tiles,
                                GroupedShared& shared) {
   hand_out_tiles(view.base.tickets, tiles.count(), shared, [&](int index, Stage& stage) {

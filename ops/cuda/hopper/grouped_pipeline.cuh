@@ -60,7 +60,7 @@ __device__ void hand_out_tiles(int* tickets, int count, GroupedShared& shared, c
   if (atomicAdd(tickets + 1, 1) == blocks - 1) tickets[0] = tickets[1] = 0;
 }
 
-// What each of the two groups of warps that multiply keeps of the pipeline.
+// TileReader is the part of the pipeline that each of the two groups of warps keeps while it multiplies.
 class TileReader {
  protected:
   __device__ TileReader(GroupedShared& shared, int group) : shared_(shared), group_(group) {}
