@@ -14,6 +14,7 @@
 
 #include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
+#include "core/device_name.hpp"
 #include "model/config/config.hpp"
 
 using namespace pipetrain;
@@ -32,6 +33,8 @@ class ExpertsBench {
       products(std::string(name) + ", even", n, k, even_offsets(experts), experts * 1024);
       bench_.free_all();
       products(std::string(name) + ", drawn", n, k, drawn_routing().offsets, rows);
+      bench_.free_all();
+      if (cuda_multiplies_fp8(0)) products_in_8_bits(name, n, k, rows);
       bench_.free_all();
     }
     elementwise(rows, inner, hidden);
@@ -109,6 +112,41 @@ class ExpertsBench {
       const double all = seconds(flops / 4e14, pair.of_all);
       table_ += fmt::format("{:<62} {:8.1f} us {:5.0f} TFLOP/s, {:5.2f} of it\n",
                             "    dense, with the gradients of all experts", all * 1e6, flops / all * 1e-12, all / grouped);
+    }
+  }
+
+  // Products of a drawn routing in 8 bits beside those in bf16, and the rounding of their rows.
+  void products_in_8_bits(const std::string& name, std::int64_t n, std::int64_t k, std::int64_t rows) {
+    using enum MatmulKind;
+    const std::int64_t experts = config_.experts.count;
+    const Tensor offsets = drawn_routing().offsets, used = offsets.row_range(experts, experts + 1), x = make({rows, k}),
+                 y = make({rows, n}), w = make({experts * n, k});
+    const auto rounded = [&](const Tensor& tensor, DType type) {
+      return Fp8Matrix{.rows = make(tensor.shape, type), .scale = make({2}, DType::f32)};
+    };
+    const Fp8Matrix qx = rounded(x, DType::e4m3), qy = rounded(y, DType::e5m2);
+    Fp8Matrix qw = rounded(w, DType::e4m3);
+    qw.cols = make({k, round_up_to_fp8(experts * n)}, DType::e4m3);
+    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
+    ops_->quantise({.x = w, .out = qw});
+    for (const bool forth : {true, false}) {
+      const Tensor &in = forth ? x : y, &out = forth ? y : x;
+      const Fp8Matrix& q = forth ? qx : qy;
+      const MatmulKind kind = forth ? forward : input_grad;
+      bench_.fill(x), bench_.fill(y);
+      const double rounding =
+          seconds(static_cast<double>(in.bytes()) / 1e12, [&] { ops_->quantise({.x = in, .out = q, .used = used}); });
+      const Fp8Operand matrices{forth ? qw.rows : qw.cols, qw.scale};
+      const double taken = seconds(flops / 9e14, [&] {
+        ops_->grouped_fp8_matmul({.kind = kind, .in = {q.rows, q.scale}, .w = matrices, .offsets = offsets, .out = out});
+      });
+      const double bf16 = seconds(
+          flops / 5e14, [&] { ops_->grouped_matmul({.kind = kind, .in = in, .w = w, .offsets = offsets, .out = out}); });
+      const std::string what =
+          fmt::format("{} {}, fp8 {} of {} x {}", model_, name, forth ? "forward" : "input gradient", n, k);
+      bench::report("gpu experts " + what, flops / taken * 1e-12, "TFLOP/s");
+      table_ += fmt::format("{:<62} {:8.1f} us {:5.0f} TFLOP/s, {:5.2f} of bf16 ({:8.1f} us); rows rounded in {:6.1f} us\n",
+                            what, taken * 1e6, flops / taken * 1e-12, bf16 / taken, bf16 * 1e6, rounding * 1e6);
     }
   }
 

@@ -13,4 +13,7 @@ std::string cuda_device_name(int index);
 // later. False in a build without CUDA, or where there is no such GPU.
 bool cuda_multiplies_fp8(int index);
 
+// True when the GPU has Hopper's products of warp groups (compute capability 9.0), which later GPUs lack. False as above.
+bool cuda_is_hopper(int index);
+
 }  // namespace pipetrain

@@ -17,6 +17,7 @@ int cuda_device_count() { return 0; }
 std::string cuda_device_name(int) { return {}; }
 
 bool cuda_multiplies_fp8(int) { return false; }
+bool cuda_is_hopper(int) { return false; }
 
 std::unique_ptr<HostGate> make_cuda_host_gate(Device& device) {
   throw Error(ErrorKind::unavailable,

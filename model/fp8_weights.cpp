@@ -6,7 +6,7 @@ namespace pipetrain {
 
 bool multiplies_in_fp8(const Block& block, std::int64_t layers, const Numerics& numerics) {
   if (!numerics.precision.fp8_products) return false;
-  if (block.kind != BlockKind::attention && block.kind != BlockKind::mlp) return false;
+  if (!is_of_layer(block.kind)) return false;
   return block.layer >= numerics.bf16_layers.at_start && block.layer < layers - numerics.bf16_layers.at_end;
 }
 
@@ -14,7 +14,9 @@ std::optional<MatrixSize> fp8_misfit(const ModelConfig& config, int tp) {
   if (config.hidden % fp8_multiple != 0) return MatrixSize{"hidden size", config.hidden};
   for (const auto& size : {MatrixSize{"size of all heads", config.heads * config.head_dim},
                            MatrixSize{"size of all key-value heads", config.kv_heads * config.head_dim},
-                           MatrixSize{"intermediate size", config.intermediate}})
+                           MatrixSize{"intermediate size", config.intermediate},
+                           MatrixSize{"experts' intermediate size", config.experts.intermediate},
+                           MatrixSize{"shared expert's intermediate size", config.experts.shared_intermediate}})
     if (size.size % (fp8_multiple * tp) != 0) return size;
   return std::nullopt;
 }
@@ -27,7 +29,7 @@ Fp8Weights::Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const
     own.is_frozen = true;
     for (const StoredTensor& tensor : block.tensors) {
       Fp8Matrix& matrix = own.matrices.emplace_back();
-      if (!is_matrix(tensor.role) || is_of_adapter(tensor.role)) continue;
+      if (!is_quantisable(tensor.role)) continue;
       own.is_frozen &= !is_trained(tensor.group);
       matrix.rows = {nullptr, tensor.shape, DType::e4m3};
       matrix.scales = numerics.precision.fp8_blockwise ? Fp8Scales::blocks : Fp8Scales::tensor;

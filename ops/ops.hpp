@@ -61,10 +61,10 @@ using Operation =
           OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, ContextTargetsArgs,
           SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
           AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
-          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs,
-          SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs, OfSegments<LatentHeadsArgs>,
-          OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>, ExpertBiasArgs, ExpertBiasBackwardArgs,
-          EightBitUpdateArgs, TensorUpdateArgs, SettleMomentsArgs>;
+          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedFp8MatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
+          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
+          OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
+          ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs, SettleMomentsArgs>;
 
 class Ops {
  public:
@@ -112,7 +112,6 @@ class Ops {
   // memory is the same.
   void gather(const GatherArgs& args) { enqueue(args); }
   void scatter_sum(const ScatterSumArgs& args) { enqueue(args); }
-
   // values = the sum, in rank order, of those of the ranks that name the same slice. All ranks have equally many.
   void sum_copies(const SumCopiesArgs& args) { enqueue(args); }
 
@@ -157,7 +156,6 @@ class Ops {
   // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
-
   // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
   void layer_norm(const LayerNormArgs& args) { enqueue(args); }
   // dx = the gradient of layer_norm, plus residual. The residual's columns may be summed in the same pass: a bias's gradient.
@@ -248,6 +246,8 @@ class Ops {
   void expert_bias_backward(const ExpertBiasBackwardArgs& args) { enqueue(args); }
   // out = in times the matrix of each row's expert, plus the bias.
   void grouped_matmul(const GroupedMatmulArgs& args) { enqueue(args); }
+  // As grouped_matmul, of the scaled numbers, summed in fp32. Throws Error(unavailable) on devices other than Hopper GPUs.
+  void grouped_fp8_matmul(const GroupedFp8MatmulArgs& args) { enqueue(args); }
   // Adds dy^T x over the rows of each expert to that expert's dw, or replaces it, with zeros if the expert has no row.
   void grouped_weight_grad(const GroupedWeightGradArgs& args) { enqueue(args); }
   // Lists the tokens that each rank of an expert-parallel group gets from this one.

@@ -77,6 +77,7 @@ double BlockCosts::product_rate(const Block& block) const {
 BlockCosts::Rounding BlockCosts::rounding_seconds(const Block& block, const Layout& layout) const {
   const ModelConfig& config = request_.config;
   if (!multiplies_in_fp8(block, config.layers, {.precision = request_.precision})) return {};
+  if (block.kind == BlockKind::experts) return expert_rounding_seconds(block, layout);
   constexpr double both_layouts = 4, one_layout = 3;
   const double bytes = config.adapter.exists() ? one_layout : both_layouts;
   const bool is_mlp = block.kind == BlockKind::mlp;
@@ -90,6 +91,21 @@ BlockCosts::Rounding BlockCosts::rounding_seconds(const Block& block, const Layo
     return (bytes * tokens * (hidden + columns / layout.tp) + both_layouts * weights) / request_.speed.memory_rate;
   };
   return {seconds(inner), seconds(outer)};
+}
+
+// The rows of the experts are rounded in one layout, since the gradients of weights are products in 16 bits. The largest
+// magnitudes of the inputs of the last matrices and of the gradients of their outputs are searched for first; the others are
+// found as they are written.
+BlockCosts::Rounding BlockCosts::expert_rounding_seconds(const Block& block, const Layout& layout) const {
+  const ModelConfig& config = request_.config;
+  constexpr double found = 3, searched_for = 5, both_layouts = 4;  // bytes a number
+  const double rows = tokens_of(request_, layout) * static_cast<double>(config.experts.chosen),
+               hidden = static_cast<double>(config.hidden),
+               inner = static_cast<double>(config.experts.intermediate) / layout.tp;
+  const bool comes = gathering(request_, layout) > 1 || request_.offload.parameters;
+  const double weights = comes ? both_layouts * own_parameters(block, layout, figures(block).parameters) / layout.tp : 0;
+  return {(rows * (found * hidden + searched_for * inner) + weights) / request_.speed.memory_rate,
+          (rows * (searched_for * hidden + found * 2 * inner) + weights) / request_.speed.memory_rate};
 }
 
 // The part of a ring's transfers that attention does not hide, plus the time to combine its parts: see
@@ -148,8 +164,9 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
         block.kind != BlockKind::attention ? 0 : attention_flops_per_token(config, block, request_.sequence) * tokens / tp;
     const double weight_flops = figures(block).weight_grad * tokens / tp;
     const double product = (flops - attention - weight_flops) / 2 / product_rate(block), scores = attention / 3 / speed.flops;
-    // The thin products of adapters have 16 bits.
-    const double weight_product = weight_flops / (config.adapter.exists() ? speed.flops : product_rate(block));
+    // The thin products of adapters have 16 bits, as the gradients of experts have.
+    const bool in_16_bits = config.adapter.exists() || block.kind == BlockKind::experts;
+    const double weight_product = weight_flops / (in_16_bits ? speed.flops : product_rate(block));
     const Ring ring = ring_seconds(block, layout, scores);
     const double travel = expert_exchange_seconds(block, layout);
     const double gather = gather_seconds(block, layout);

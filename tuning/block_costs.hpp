@@ -67,6 +67,7 @@ class BlockCosts {
   // Returns the rate of products with a block's weights, per second.
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;
+  Rounding expert_rounding_seconds(const Block& block, const Layout& layout) const;
   // The additional time of an attention block whose sequences ranks share; scores: seconds of its attention forward.
   struct Ring {
     double forward = 0, backward = 0;

@@ -58,6 +58,7 @@ constexpr OpClass class_of(const MatmulScatterArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const BackwardScatterArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const WeightGradArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const GroupedMatmulArgs&) { return OpClass::matrix; }
+constexpr OpClass class_of(const GroupedFp8MatmulArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const GroupedWeightGradArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const Fp8MatmulArgs&) { return OpClass::matrix; }
 template <class Args>

@@ -227,12 +227,21 @@ std::string cuda_device_name(int index) {
   return {};
 }
 
-bool cuda_multiplies_fp8(int index) {
+namespace {
+
+// Returns 0 where there is no such GPU.
+int capability_of(int index) {
   int major = 0;
-  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess) return major >= 9;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess) return major;
   cudaGetLastError();
-  return false;
+  return 0;
 }
+
+}  // namespace
+
+bool cuda_multiplies_fp8(int index) { return capability_of(index) >= 9; }
+
+bool cuda_is_hopper(int index) { return capability_of(index) == 9; }
 
 int cuda_device_count() {
   int count = 0;

@@ -10,7 +10,7 @@ struct Precision {
   DType master = DType::f32;   // the weights that the optimizer updates, and its moments
   DType grad = DType::f32;     // of weights: added up over microbatches and replicas
   DType comm = DType::f32;     // of the data that stages send each other
-  bool fp8_products = false;   // those of attention and MLP blocks with their weights: of e4m3, gradients in e5m2
+  bool fp8_products = false;   // those of attention, MLP and routed blocks with their weights: of e4m3, gradients in e5m2
   // With scales of 1 x 128 (activations and gradients) and 128 x 128 numbers (weights) instead of one a tensor, all in e4m3.
   bool fp8_blockwise = false;
 

@@ -1,5 +1,7 @@
 #include "model/experts/routed_block.hpp"
 
+#include "model/experts/expert_products.hpp"
+
 namespace pipetrain {
 
 // R rows: one for each token and expert of this rank that it has chosen, or the most that there may be.
@@ -41,10 +43,11 @@ void RoutedBlock::bind(const BoundTensors& tensors) {
   if (out_adapter_) out_adapter_->bind(tensors);
 }
 
-Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
+Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory,
+                           const std::optional<Tensor>& largest) const {
   const Tensor all = memory.allocate({context.tokens(), norm_.hidden()}, context.dtype);
   const Tensor own = context.own_rows(all);
-  norm_.forward(context.ops, {.x = saved.input, .y = own, .statistics = saved.statistics});
+  norm_.forward(context.ops, {.x = saved.input, .y = own, .statistics = saved.statistics, .largest = largest});
   if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = own, .full = all});
   return all;
 }
@@ -77,7 +80,10 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
   Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
   saved.input = input;
   saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
-  const Tensor all = normed(context, saved, kept ? *kept : context.workspace);
+  // Rows are copies of tokens, so those of this rank's own tokens share the tokens' largest magnitude.
+  const bool measures = context.ep.part.is_whole() && !context.gathers();
+  const auto scale = measures ? scale_beside(in_, context.workspace) : std::nullopt;
+  const Tensor all = normed(context, saved, kept ? *kept : context.workspace, place_of_largest(scale));
   saved.normed = kept ? all : Tensor{};
   saved.routing = router_.route(context, all, *memory.results);
   saved.order = context.ep.part.is_whole() ? ExpertRows{saved.routing.tokens, saved.routing.weights, saved.routing.offsets}
@@ -86,12 +92,12 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
   const Tensor rows = rows_of(context, all, saved, memory.remade ? *memory.remade : context.workspace);
   saved.rows = memory.remade ? rows : Tensor{};
   saved.projected = memory.results->allocate({row_count(context), 2 * inner_cols()}, context.dtype);
-  context.ops.grouped_matmul({.kind = MatmulKind::forward,
-                              .in = rows,
-                              .w = in_.weight,
-                              .offsets = saved.order.offsets,
-                              .out = saved.projected,
-                              .bias = biases_ ? std::optional(biases_->of_projected()) : std::nullopt});
+  multiply_rows(context, {.matrix = in_,
+                          .in = rows,
+                          .order = saved.order,
+                          .out = saved.projected,
+                          .bias = biases_ ? std::optional(biases_->of_projected()) : std::nullopt,
+                          .scale = scale});
   if (in_adapter_ && !context.base_alone)
     in_adapter_->forward(context, {rows, saved.order.offsets, saved.projected}, *memory.inputs, saved.in_adapter);
 }
@@ -108,13 +114,11 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   saved.inner = memory.remade ? inner : Tensor{};
   const Tensor weighed_inner = weighed(context, inner, saved.order, context.workspace);
   const Tensor outputs = context.workspace.allocate({row_count(context), norm_.hidden()}, context.dtype);
-  context.ops.grouped_matmul(
-      {.kind = MatmulKind::forward,
-       .in = weighed_inner,
-       .w = out_.weight,
-       .offsets = saved.order.offsets,
-       .out = outputs,
-       .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt});
+  multiply_rows(context, {.matrix = out_,
+                          .in = weighed_inner,
+                          .order = saved.order,
+                          .out = outputs,
+                          .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt});
   if (out_adapter_ && !context.base_alone)
     out_adapter_->forward(context, {weighed_inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
   const Tensor own_outputs = brought_back(context, outputs, saved);
@@ -139,18 +143,17 @@ void RoutedBlock::last_matrices_backward(const BlockContext& context, const Matr
                                          const RoutedSaved& saved) const {
   const Tensor& offsets = saved.order.offsets;
   gradients.add_grouped({.dy = args.output_grads, .x = args.inner, .offsets = offsets, .dw = out_.grad});
-  context.ops.grouped_matmul(
-      {.kind = MatmulKind::input_grad, .in = args.output_grads, .w = out_.weight, .offsets = offsets, .out = args.inner_grad});
+  multiply_rows_back(context, {.matrix = out_, .in = args.output_grads, .order = saved.order, .out = args.inner_grad});
   if (out_adapter_)
     out_adapter_->backward(context, {args.output_grads, args.inner, offsets, args.inner_grad}, gradients, saved.out_adapter);
 }
 
-Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
+Tensor RoutedBlock::experts_backward(const BlockContext& context, const OutputGradients& args, WeightGradients& gradients,
                                      const RoutedSaved& saved) const {
   const ExpertRows& order = saved.order;
   const Tensor dweights = context.workspace.allocate({row_count(context)}, DType::f32);
   const ArenaScope scope(context.workspace);
-  const Tensor output_grads = rows_of(context, output_grad, saved, gradients.memory());
+  const Tensor output_grads = rows_of(context, args.output_grad, saved, gradients.memory());
   const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, context.workspace);
   const Tensor weighed_inner = weighed(context, inner, order, gradients.memory());
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
@@ -166,6 +169,7 @@ Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& 
   context.ops.swiglu_backward({.dy = inner_grad,
                                .gate_up = saved.projected,
                                .dgate_up = saved.projected,
+                               .largest = place_of_largest(args.projected_scale),
                                .gate = gate_,
                                .used = order.used(),
                                .clamps = clamps_});
@@ -183,14 +187,11 @@ void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args
   const Tensor all = saved.normed.shape.rank() > 0 ? saved.normed : normed(context, saved, memory);
   const Tensor rows = saved.rows.shape.rank() > 0 ? saved.rows : rows_of(context, all, saved, memory);
   const Tensor output_grad = gathered(context, args.output_grad, gradients);
-  const Tensor dweights = brought_back(context, experts_backward(context, output_grad, gradients, saved), saved);
+  const auto scale = scale_beside(in_, context.workspace);
+  const Tensor dweights = brought_back(context, experts_backward(context, {output_grad, scale}, gradients, saved), saved);
   gradients.add_grouped({.dy = saved.projected, .x = rows, .offsets = saved.order.offsets, .dw = in_.grad});
   const Tensor rows_grad = context.workspace.allocate(rows.shape, context.dtype);
-  context.ops.grouped_matmul({.kind = MatmulKind::input_grad,
-                              .in = saved.projected,
-                              .w = in_.weight,
-                              .offsets = saved.order.offsets,
-                              .out = rows_grad});
+  multiply_rows_back(context, {.matrix = in_, .in = saved.projected, .order = saved.order, .out = rows_grad, .scale = scale});
   if (in_adapter_)
     in_adapter_->backward(context, {saved.projected, rows, saved.order.offsets, rows_grad}, gradients, saved.in_adapter);
   const Tensor own_rows_grad = brought_back(context, rows_grad, saved);

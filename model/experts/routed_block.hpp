@@ -39,8 +39,9 @@ class RoutedBlock final : public BlockCompute {
 
   // Runs the forward up to the activation of the experts.
   void expand(const BlockContext& context, const Tensor& input, const KeptMemory& memory, RoutedSaved& saved) const;
-  // Returns the norm's output of all ranks, [T, H], in `memory`.
-  Tensor normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const;
+  // Returns the norm's output of all ranks, [T, H], in `memory`. largest: output, the largest magnitude of this rank's rows.
+  Tensor normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory,
+                const std::optional<Tensor>& largest = {}) const;
   // Returns the rows that this rank's experts compute, [R, H], in `memory`. all: [T, H], of this rank's tokens.
   Tensor rows_of(const BlockContext& context, const Tensor& all, const RoutedSaved& saved, Arena& memory) const;
   // Returns the rows of this rank's tokens, in the workspace or where they are; computed: those of this rank's experts.
@@ -57,8 +58,12 @@ class RoutedBlock final : public BlockCompute {
   // Computes the gradients of the experts' last matrices, of their adapters and of their inputs.
   void last_matrices_backward(const BlockContext& context, const MatrixGradients& args, WeightGradients& gradients,
                               const RoutedSaved& saved) const;
+  struct OutputGradients {
+    Tensor output_grad;                     // [T, H]
+    std::optional<Tensor> projected_scale;  // see scale_beside(): for the gradient of `projected`
+  };
   // Returns the gradient of the rows' weights, [R] f32, in the workspace. The gradient of `projected` is written over it.
-  Tensor experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
+  Tensor experts_backward(const BlockContext& context, const OutputGradients& args, WeightGradients& gradients,
                           const RoutedSaved& saved) const;
   std::int64_t inner_cols() const { return out_.weight.cols(); }
   std::int64_t row_count(const BlockContext& context) const {

@@ -1,6 +1,21 @@
 #include "model/experts/shared_expert.hpp"
 
+#include "model/blocks/fp8_products.hpp"
+
 namespace pipetrain {
+namespace {
+
+void multiply(const BlockContext& context, const BoundTensor& matrix, const Tensor& in, const Tensor& out) {
+  if (!matrix.in_fp8()) return multiply_alone(context.ops, {MatmulKind::forward, in, matrix.weight, out});
+  multiply_in_fp8(context, {.weight = matrix.fp8, .in = in, .out = out});
+}
+
+void multiply_back(const BlockContext& context, const BoundTensor& matrix, const Tensor& in, const Tensor& out) {
+  if (!matrix.in_fp8()) return multiply_alone(context.ops, {MatmulKind::input_grad, in, matrix.weight, out});
+  multiply_back_in_fp8(context, {.weight = matrix.fp8, .in = in, .out = out});
+}
+
+}  // namespace
 
 void SharedExpert::add_adapter(const BlockContext& context, const LowRankAdapter& adapter, const Tensor& in, const Tensor& out,
                                const LowRankAdapter::Saved& saved) const {
@@ -19,7 +34,7 @@ void SharedExpert::expand(const BlockContext& context, const Tensor& normed, con
   const std::int64_t tokens = context.tokens();
   if (has_gate_) saved.gates = memory.results->allocate({tokens}, DType::f32);
   saved.projected = memory.results->allocate({tokens, in_.weight.rows()}, context.dtype);
-  multiply_alone(context.ops, {MatmulKind::forward, normed, in_.weight, saved.projected});
+  multiply(context, in_, normed, saved.projected);
   if (in_adapter_ && !context.base_alone) {
     in_adapter_->reserve(tokens, context.dtype, *memory.inputs, saved.in_adapter);
     add_adapter(context, *in_adapter_, normed, saved.projected, saved.in_adapter);
@@ -49,7 +64,7 @@ Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memor
   const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
   const Tensor scaled = gated(context, inner, saved, context.workspace);
-  multiply_alone(context.ops, {MatmulKind::forward, scaled, out_.weight, output});
+  multiply(context, out_, scaled, output);
   if (out_adapter_ && !context.base_alone) {
     out_adapter_->reserve(context.tokens(), context.dtype, results, saved.out_adapter);
     add_adapter(context, *out_adapter_, scaled, output, saved.out_adapter);
@@ -80,7 +95,7 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
   const Tensor scaled = gated(context, inner, saved, gradients.memory());
   gradients.add({.dy = args.output_grad, .x = scaled, .dw = out_.grad});
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
-  multiply_alone(context.ops, {MatmulKind::input_grad, args.output_grad, out_.weight, inner_grad});
+  multiply_back(context, out_, args.output_grad, inner_grad);
   if (out_adapter_)
     out_adapter_->backward_rows(context.alone(),
                                 {.output_grad = args.output_grad,
@@ -97,7 +112,7 @@ Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& a
   }
   context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
   gradients.add({.dy = saved.projected, .x = args.normed, .dw = in_.grad});
-  multiply_alone(context.ops, {MatmulKind::input_grad, saved.projected, in_.weight, normed_grad});
+  multiply_back(context, in_, saved.projected, normed_grad);
   if (in_adapter_)
     in_adapter_->backward_columns(
         context.alone(),

@@ -15,6 +15,7 @@
 #include "core/process_group.hpp"
 #include "core/tensor.hpp"
 #include "ops/accumulate.hpp"
+#include "ops/fp8_matrix.hpp"
 #include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
@@ -163,6 +164,20 @@ struct GroupedMatmulArgs {
   std::optional<GroupedBias> bias = {};  // in a forward alone
 
   // Returns the addition of the bias as an operation of its own.
+  ExpertBiasArgs bias_args() const {
+    return {.x = out, .bias = bias->bias, .offsets = offsets, .weights = bias->weights, .first_column = bias->first_column};
+  }
+};
+
+// Both operands have one scale, that of the matrices being one for all experts.
+struct GroupedFp8MatmulArgs {
+  MatmulKind kind;
+  Fp8Operand in;   // [R, K] or the gradient [R, N], e4m3 or e5m2
+  Fp8Operand w;    // e4m3, of the matrices [E N, K] as Fp8Matrix: in a forward its rows, for an input gradient its cols
+  Tensor offsets;  // [E + 1] i32
+  Tensor out;      // [R, ...] bf16, output
+  std::optional<GroupedBias> bias = {};  // in a forward alone
+
   ExpertBiasArgs bias_args() const {
     return {.x = out, .bias = bias->bias, .offsets = offsets, .weights = bias->weights, .first_column = bias->first_column};
   }

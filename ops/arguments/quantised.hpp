@@ -17,6 +17,7 @@ struct QuantiseArgs {
   Fp8Matrix out;  // output
   // For Fp8Scales::tensor: out.scale already ends with x's largest magnitude, so that it is not searched for.
   bool measured = false;
+  Tensor used = {};  // [1] i32: as in ops/arguments/experts.hpp; without a shape: all rows. For out.rows with Fp8Scales::tensor
 };
 
 struct Fp8MatmulArgs {

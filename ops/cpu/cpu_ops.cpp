@@ -203,6 +203,7 @@ class CpuOps final : public Ops {
     enqueue(cpu::grouped_matmul, a);
     if (a.bias) compute(a.bias_args());
   }
+  void compute(const GroupedFp8MatmulArgs&) { refuse_fp8(); }
   void compute(const GroupedWeightGradArgs& a) { enqueue(cpu::grouped_weight_grad, a); }
   void compute(const SendTokensArgs& a) {
     stream_.enqueue([=] { cpu::send_tokens(a); });

@@ -73,9 +73,12 @@ void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args);
 
 // quantise.cu
 // Writes the largest magnitude of x, bf16, to largest [1] f32; NaN if there is one.
-void largest_magnitude(cudaStream_t stream, const Tensor& x, const Tensor& largest, int multiprocessors);
+void largest_magnitude(cudaStream_t stream, const QuantiseArgs& args, int multiprocessors);
 // out.scale must end with x's largest magnitude.
 void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
+
+// quantise_rows.cu: args.out.rows of the rows that are used; args.out.scale ends with x's largest magnitude
+void quantise_rows(cudaStream_t stream, const QuantiseArgs& args);
 
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);

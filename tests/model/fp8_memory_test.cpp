@@ -116,6 +116,23 @@ TEST_CASE("blocks whose weights are gathered for each use take turns in 8 bits")
   CHECK(measured({.precision = Precision::fp8()}, {}, true).weights == 2 * mlp + 2 * scale_bytes);
 }
 
+TEST_CASE("in fp8 a stage holds its experts' matrices in two more layouts, but not the routers, and keeps the rows in bf16") {
+  ModelConfig config = even_config();
+  for (const std::int64_t shared : {0, 128}) {
+    config.family = shared > 0 ? Family::qwen2_moe : Family::mixtral;
+    config.experts = {.count = 8, .chosen = 2, .intermediate = 128, .shared_intermediate = shared, .shared_gate = shared > 0};
+    const std::size_t of_layer = 256 * 512 + 256 * 256 + (8 * 128 + static_cast<std::size_t>(shared)) * 3 * 256,
+                      matrices = shared > 0 ? 6 : 4;
+    INFO("a shared expert of " << shared << " columns");
+    const Measured in_8_bits = measured(config, {.precision = Precision::fp8()}),
+                   plain = measured(config, {.precision = Precision::bf16()});
+    CHECK(in_8_bits.weights == 3 * (2 * of_layer + matrices * scale_bytes));
+    CHECK(plain.weights == 0);
+    // Those of attention are left out, whose rounded inputs take as much as its plain ones here.
+    CHECK(in_8_bits.activations.saved - plain.activations.saved == 3 * 2 * scale_bytes);
+  }
+}
+
 TEST_CASE("layers that stay in bf16 take what they take there") {
   Numerics numerics{.precision = Precision::fp8(), .bf16_layers = {.at_start = 1, .at_end = 1}};
   CHECK(measured(numerics).weights == 2 * matrix_elements + 4 * scale_bytes);

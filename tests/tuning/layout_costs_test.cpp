@@ -112,6 +112,20 @@ TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read
   CHECK(gathering.parts(divided)[1].times.forward == Approx(without + 4 * (3 * hidden * inner + hidden) / rate));
 }
 
+TEST_CASE(
+    "tune: in fp8 experts multiply at the rate of 8 bits, round their rows, and make the gradients of weights in 16 bits") {
+  LayoutRequest bf16 = tied_request(), fp8 = tied_request();
+  bf16.config.experts = fp8.config.experts = {.count = 8, .chosen = 2, .intermediate = 1024};
+  bf16.precision = Precision::bf16(), fp8.precision = Precision::fp8();
+  fp8.speed.fp8_flops = 2 * fp8.speed.flops;
+  const Block routed{BlockKind::experts, 0};
+  const auto wide = LayoutCosts(bf16).block_times(routed, {}), narrow = LayoutCosts(fp8).block_times(routed, {});
+  const double rows = 2 * 128, hidden = 2048, inner = 1024, rate = 1e12;
+  CHECK(narrow.weight_grad == Approx(wide.weight_grad));
+  CHECK(narrow.forward == Approx(wide.forward / 2 + rows * (3 * hidden + 5 * inner) / rate));
+  CHECK(narrow.input_grad == Approx(wide.input_grad / 2 + rows * (5 * hidden + 6 * inner) / rate));
+}
+
 TEST_CASE("tune: a ring's transfers cost what attention does not hide, and the gradients' way home") {
   LayoutRequest request = tied_request();
   request.config.tied_embeddings = false;

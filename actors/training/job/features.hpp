@@ -46,6 +46,8 @@ enum class Feature {
   quantised_base,
   loss_chunks,
   fp8,
+  fp8_blockwise,
+  latent_attention,
   one_replica,
   zero,
   zero_2,

@@ -56,11 +56,13 @@ void check_tokens_of_tiles(const TrainJob& job) {
                   job.batch.microbatch, job.dataset->sequence_length(), multiple));
 }
 
-void check_fp8_gpu(int gpu) {
+void check_fp8_gpu(int gpu, bool has_experts) {
   const std::string name = cuda_device_name(gpu);
-  if (name.empty() || cuda_multiplies_fp8(gpu)) return;  // opening a missing GPU reports that
+  if (name.empty() || (has_experts ? cuda_is_hopper(gpu) : cuda_multiplies_fp8(gpu)))
+    return;  // opening a missing GPU reports it
   refuse_setting("precision", "fp8",
-                 fmt::format("GPU {} ({}) does not multiply in 8 bits as Hopper GPUs do; use bf16", gpu, name));
+                 fmt::format("GPU {} ({}) does not multiply {}in 8 bits as Hopper GPUs do; use bf16", gpu, name,
+                             has_experts ? "rows of experts " : ""));
 }
 
 // A recorded order belongs to one plan.
@@ -128,8 +130,9 @@ void check_fp8_sizes(const TrainJob& job) {
     refuse_setting("precision", "fp8", "a model without norms before attention and MLP is not built in fp8; use bf16");
   check_matrix_sizes(job.config, job.layout.tp);
   check_tokens_of_tiles(job);
-  if (job.devices.gpus.empty()) check_fp8_gpu(0);
-  for (const int gpu : job.devices.gpus) check_fp8_gpu(gpu);
+  const bool has_experts = job.config.routed_layers() > 0;
+  if (job.devices.gpus.empty()) check_fp8_gpu(0, has_experts);
+  for (const int gpu : job.devices.gpus) check_fp8_gpu(gpu, has_experts);
 }
 
 void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,

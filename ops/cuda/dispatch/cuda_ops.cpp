@@ -73,11 +73,10 @@ class CudaOps final : public Ops {
   void compute(const QuantiseArgs& args) {
     enqueue("quantise", [&](cudaStream_t native) {
       if (args.out.scales != Fp8Scales::tensor) return cuda::quantise_blocks(native, args.x, args.out);
-      if (!args.measured) cuda::largest_magnitude(native, args.x, largest_of(args.out.scale), multiprocessors_);
-      cuda::quantise(native, args.x, args.out);
+      if (!args.measured) cuda::largest_magnitude(native, args, multiprocessors_);
+      args.used.shape.rank() > 0 ? cuda::quantise_rows(native, args) : cuda::quantise(native, args.x, args.out);
     });
   }
-
   void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
   void compute(const DequantiseArgs& args) { enqueue("dequantise", cuda::dequantise, args); }
   void compute(const DrawNormalsArgs& args) { enqueue("draw_normals", cuda::draw_normals, args); }
@@ -150,6 +149,7 @@ class CudaOps final : public Ops {
   void compute(const WeighRowsArgs& args) { experts_.weigh_rows(args); }
   void compute(const WeighRowsBackwardArgs& args) { experts_.weigh_rows_backward(args); }
   void compute(const GroupedMatmulArgs& args) { experts_.grouped_matmul(args); }
+  void compute(const GroupedFp8MatmulArgs& args) { experts_.grouped_fp8_matmul(args); }
   void compute(const GroupedWeightGradArgs& args) { experts_.grouped_weight_grad(args); }
   void compute(const SendTokensArgs& args) { experts_.send_tokens(args); }
   void compute(const SortReceivedArgs& args) { experts_.sort_received(args); }

@@ -1,6 +1,8 @@
 #include "ops/cuda/dispatch/expert_ops.hpp"
 
+#include "core/error.hpp"
 #include "ops/cuda/experts/experts.hpp"
+#include "ops/cuda/hopper/grouped_fp8.hpp"
 #include "ops/cuda/hopper/grouped_products.hpp"
 
 namespace pipetrain::cuda {
@@ -59,6 +61,17 @@ void ExpertOps::grouped_matmul(const GroupedMatmulArgs& args) {
     cuda::grouped_matmul(stream, args);
   });
   if (args.bias && !(takes_hopper && adds_bias_in_hopper(args)))
+    ops_.enqueue("add_expert_bias", [&](cudaStream_t stream) { cuda::add_expert_bias(stream, args.bias_args()); });
+}
+
+void ExpertOps::grouped_fp8_matmul(const GroupedFp8MatmulArgs& args) {
+  if (!takes_hopper_grouped(args, gpu_))
+    throw Error(ErrorKind::unavailable, to_string(ops_.stream().device().id()) + ": products of experts in 8 bits of " +
+                                            to_string(args.in.values.shape) + " and " + to_string(args.w.values.shape) +
+                                            " are not built for this GPU; use precision bf16");
+  ops_.enqueue("grouped_fp8_matmul",
+               [&](cudaStream_t stream) { hopper_grouped_fp8_matmul(stream, args, gpu_, static_cast<int*>(tickets_.data())); });
+  if (args.bias && !adds_bias_in_hopper(args))
     ops_.enqueue("add_expert_bias", [&](cudaStream_t stream) { cuda::add_expert_bias(stream, args.bias_args()); });
 }
 

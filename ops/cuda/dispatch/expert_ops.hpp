@@ -21,6 +21,7 @@ class ExpertOps {
   void weigh_rows(const WeighRowsArgs& args);
   void weigh_rows_backward(const WeighRowsBackwardArgs& args);
   void grouped_matmul(const GroupedMatmulArgs& args);
+  void grouped_fp8_matmul(const GroupedFp8MatmulArgs& args);
   void grouped_weight_grad(const GroupedWeightGradArgs& args);
   void send_tokens(const SendTokensArgs& args);
   void sort_received(const SortReceivedArgs& args);

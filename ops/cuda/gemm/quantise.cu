@@ -4,6 +4,7 @@
 #include "ops/cuda/gemm/fp8_tile.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/used_rows.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {
@@ -11,8 +12,17 @@ namespace {
 
 constexpr int unroll = 4;  // packs a thread: their loads are in flight together
 
-__global__ void largest_kernel(const bf16* x, unsigned* largest, std::int64_t packs) {
+struct LargestTask {
+  const bf16* x;
+  unsigned* largest;
+  std::int64_t packs;
+  const int* used;
+  unsigned row_packs;
+};
+
+__global__ void largest_kernel(LargestTask task) {
   wait_for_previous();
+  const std::int64_t packs = used_packs(task.used, task.row_packs, task.packs);
   constexpr int W = full_width<bf16>;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * tile_threads * unroll;
   unsigned found = 0;  // the magnitudes of both halves of a word
@@ -21,7 +31,7 @@ __global__ void largest_kernel(const bf16* x, unsigned* largest, std::int64_t pa
     uint4 in[unroll] = {};
 #pragma unroll
     for (int n = 0; n < unroll; ++n) {
-      if (first + n * tile_threads < packs) in[n] = reinterpret_cast<const uint4*>(x)[first + n * tile_threads];
+      if (first + n * tile_threads < packs) in[n] = reinterpret_cast<const uint4*>(task.x)[first + n * tile_threads];
     }
 #pragma unroll
     for (int n = 0; n < unroll; ++n) {
@@ -30,7 +40,7 @@ __global__ void largest_kernel(const bf16* x, unsigned* largest, std::int64_t pa
   }
   static_assert(W == 8);
   // A bf16 is the upper half of a float.
-  raise_by_block<float>(largest, max(found << 16, found & 0xffff0000U));
+  raise_by_block<float>(task.largest, max(found << 16, found & 0xffff0000U));
 }
 
 struct QuantiseTask {
@@ -86,12 +96,17 @@ __global__ void __launch_bounds__(tile_threads, 6) quantise_kernel(QuantiseTask 
 
 }  // namespace
 
-void largest_magnitude(cudaStream_t stream, const Tensor& x, const Tensor& largest, int multiprocessors) {
-  unsigned* const raised = begin_largest(stream, largest);
-  const std::int64_t packs = x.elements() / full_width<bf16>;
+void largest_magnitude(cudaStream_t stream, const QuantiseArgs& args, int multiprocessors) {
+  unsigned* const raised = begin_largest(stream, largest_of(args.out.scale));
+  const std::int64_t packs = args.x.elements() / full_width<bf16>;
   if (packs == 0) return;
   const unsigned blocks = std::min(blocks_for(packs, tile_threads * unroll), static_cast<unsigned>(multiprocessors) * 8);
-  launch(stream, largest_kernel, blocks, tile_threads, 0, data_of<bf16>(x), raised, packs);
+  const LargestTask task{.x = data_of<bf16>(args.x),
+                         .largest = raised,
+                         .packs = packs,
+                         .used = used_or_null(args.used),
+                         .row_packs = static_cast<unsigned>(args.x.cols() / full_width<bf16>)};
+  launch(stream, largest_kernel, blocks, tile_threads, 0, task);
 }
 
 void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out) {

@@ -10,8 +10,9 @@ CUtensorMap make_box_map(CUtensorMapDataType type, const RowMajor& matrix, int b
   static const auto encode =
       reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(driver_function("cuTensorMapEncodeTiled", 12000));
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.cols), static_cast<cuuint64_t>(matrix.rows)};
-  const cuuint64_t row_bytes[1] = {static_cast<cuuint64_t>(matrix.cols) * 2};
-  const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(box_rows)}, every[2] = {1, 1};
+  const cuuint32_t element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
+  const cuuint64_t row_bytes[1] = {static_cast<cuuint64_t>(matrix.cols) * element_bytes};
+  const cuuint32_t box[2] = {128 / element_bytes, static_cast<cuuint32_t>(box_rows)}, every[2] = {1, 1};
   CUtensorMap map;
   const CUresult result =
       encode(&map, type, 2, matrix.data, sizes, row_bytes, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,

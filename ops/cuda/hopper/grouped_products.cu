@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/cuda/hopper/box_map.hpp"
+#include "ops/cuda/hopper/grouped_pipeline.cuh"
 #include "ops/cuda/hopper/grouped_results.cuh"
 #include "ops/cuda/hopper/grouped_tiles.cuh"
 #include "ops/cuda/hopper/wgmma.cuh"
@@ -12,57 +13,26 @@ namespace pipetrain::cuda {
 namespace hopper {
 namespace {
 
-struct GroupedShared {
-  alignas(1024) char a[grouped::stages][grouped::a_bytes];
-  alignas(1024) char b[grouped::stages][grouped::b_bytes];
-  Barrier full[grouped::stages], empty[grouped::stages];
-  Barrier taken[2], begun[2];
-  int indices[2];  // of the tiles that the block has taken, in turn; -1 after the last
-};
-
 __device__ int steps_of(const GroupedTile& tile) { return (tile.depth + grouped::depth - 1) / grouped::depth; }
 
-// Counts the steps of all tiles of a block, whose operands pass through the buffers in turn.
-struct Stage {
-  int index = 0, parity = 0;
-  __device__ void advance() {
-    if (++index == grouped::stages) index = 0, parity ^= 1;
-  }
-};
-
-// One thread takes tiles and loads their operands. A block takes its next tile when it begins one, because the time of a tile
-// depends on its rows.
 template <Product product>
 __device__ void load_tiles(const GroupedView& view, const GroupedMaps& maps, const GroupedTiles<product>& tiles,
                            GroupedShared& shared) {
-  const int blocks = static_cast<int>(gridDim.x), count = tiles.count();
-  int index = static_cast<int>(blockIdx.x);
-  Stage stage;
-  for (int round = 0;; ++round) {
-    const int slot = round % 2;
-    wait(shared.begun[slot], round / 2 % 2 ^ 1);
-    shared.indices[slot] = index < count ? index : -1;
-    arrive(shared.taken[slot]);
-    if (index >= count) break;
-    const int next = blocks + atomicAdd(view.tickets, 1);
+  hand_out_tiles(view.tickets, tiles.count(), shared, [&](int index, Stage& stage) {
     const GroupedTile tile = tiles.at(index);
     for (int step = 0; step < steps_of(tile); ++step, stage.advance()) {
-      wait(shared.empty[stage.index], stage.parity ^ 1);
-      arrive_expecting(shared.full[stage.index], step_bytes<product>(tile));
-      load_step<product>(view, maps, tile, step * grouped::depth, shared.a[stage.index], shared.b[stage.index],
-                         shared.full[stage.index]);
+      Barrier& full = begin_load(shared, stage, step_bytes<product>(tile));
+      load_step<product>(view, maps, tile, step * grouped::depth, shared.a[stage.index], shared.b[stage.index], full);
     }
-    index = next;
-  }
-  if (atomicAdd(view.tickets + 1, 1) == blocks - 1) view.tickets[0] = view.tickets[1] = 0;
+  });
 }
 
 // Two groups of warps, each of which computes 64 rows of every tile.
 template <Product product, class T>
-class Multiplier {
+class Multiplier : TileReader {
  public:
   __device__ Multiplier(const GroupedView& view, const GroupedTiles<product>& tiles, GroupedShared& shared, int group)
-      : view_(view), tiles_(tiles), shared_(shared), group_(group) {}
+      : TileReader(shared, group), view_(view), tiles_(tiles) {}
 
   __device__ void run() {
     for (int round = 0;; ++round) {
@@ -72,7 +42,7 @@ class Multiplier {
       if constexpr (product == Product::dw) {
         add_weights(tile);
       } else if (tile.rows <= 64 * group_) {
-        skip(tile);
+        skip(steps_of(tile));
       } else {
         multiply_tile(tile);
         store(tile);
@@ -85,16 +55,6 @@ class Multiplier {
                          of_b = product == Product::y ? Along::depth : Along::sides;
   static constexpr int a_step = of_a == Along::depth ? 32 : 16 * grouped::box_row_bytes,
                        b_step = of_b == Along::depth ? 32 : 16 * grouped::box_row_bytes;
-
-  // Returns the index of the block's next tile, or -1.
-  __device__ int take(int round) {
-    const int slot = round % 2;
-    wait(shared_.taken[slot], round / 2 % 2);
-    const int index = shared_.indices[slot];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(shared_.begun[slot]);
-    return index;
-  }
 
   __device__ __forceinline__ void add_weights(const GroupedTile& tile) {
     if (tile.depth > 0) {
@@ -119,18 +79,6 @@ class Multiplier {
     if (view_.adds) rows.read<3>(second);
     rows.write<2>(sums_, first);
     rows.write<3>(sums_, second);
-  }
-
-  __device__ void release(int stage) {
-    if (threadIdx.x % 128 == 0) arrive(shared_.empty[stage]);
-  }
-
-  // Rows that do not exist.
-  __device__ void skip(const GroupedTile& tile) {
-    for (int step = 0; step < steps_of(tile); ++step, stage_.advance()) {
-      wait(shared_.full[stage_.index], stage_.parity);
-      release(stage_.index);
-    }
   }
 
   __device__ __forceinline__ void multiply_tile(const GroupedTile& tile) {
@@ -189,35 +137,12 @@ class Multiplier {
   __device__ __forceinline__ void store(const GroupedTile& tile) {
     const int own_row = tile.row + 64 * group_, limit = tile.rows - 64 * group_, cols = tiles_.result_cols() - tile.col;
     const std::int64_t stride = tiles_.result_cols();
-    if constexpr (product == Product::y) add_bias(tile);
+    if constexpr (product == Product::y) add_bias<T>(sums_, view_, tile, group_);
     store_rounded(sums_, static_cast<T*>(view_.out) + own_row * stride + tile.col, stride, limit, cols);
-  }
-
-  // Layout of the sums: wgmma.cuh.
-  __device__ __forceinline__ void add_bias(const GroupedTile& tile) {
-    if (view_.bias == nullptr) return;
-    const int lane = static_cast<int>(threadIdx.x) % 32,
-              row = 64 * group_ + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
-    const auto weight = [&](int at) {
-      return view_.weights == nullptr ? 1.0F : at < tile.rows ? view_.weights[tile.row + at] : 0.0F;
-    };
-    const float upper = weight(row), lower = weight(row + 8);
-    const T* const bias =
-        static_cast<const T*>(view_.bias) + static_cast<std::int64_t>(tile.expert) * view_.n + tile.col + lane % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < 32; ++j) {
-      if (tile.col + 8 * j >= view_.n) continue;
-      const float2 pair = unpack<T>(*reinterpret_cast<const std::uint32_t*>(bias + 8 * j));
-      sums_[4 * j] += upper * pair.x, sums_[4 * j + 1] += upper * pair.y;
-      sums_[4 * j + 2] += lower * pair.x, sums_[4 * j + 3] += lower * pair.y;
-    }
   }
 
   const GroupedView& view_;
   const GroupedTiles<product>& tiles_;
-  GroupedShared& shared_;
-  int group_;
-  Stage stage_;
   float sums_[128];
 };
 
@@ -226,13 +151,7 @@ __global__ void __launch_bounds__(grouped::threads, 1)
     grouped_kernel(const __grid_constant__ GroupedView view, const __grid_constant__ GroupedMaps maps) {
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<GroupedShared*>(memory);
-  if (threadIdx.x == 0) {
-    for (Barrier& full : shared.full) make_barrier(full, 1);
-    for (Barrier& empty : shared.empty) make_barrier(empty, 2);
-    for (Barrier& taken : shared.taken) make_barrier(taken, 1);
-    for (Barrier& begun : shared.begun) make_barrier(begun, 8);
-    publish_barriers();
-  }
+  make_grouped_barriers(shared);
   wait_for_previous();
   const GroupedTiles<product> tiles(view, reinterpret_cast<int*>(memory + sizeof(GroupedShared)));
   // Makes the value uniform over the warp, which the compiler cannot prove by itself.

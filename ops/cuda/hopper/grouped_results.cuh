@@ -21,6 +21,27 @@ __device__ __forceinline__ void transpose_words(std::uint32_t (&words)[4], int l
   }
 }
 
+// Adds the biases of a tile's columns, of type T, to the sums of a group's 64 rows, whose layout wgmma.cuh describes.
+template <class T>
+__device__ __forceinline__ void add_bias(float (&sums)[128], const GroupedView& view, const GroupedTile& tile, int group) {
+  if (view.bias == nullptr) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32,
+            row = 64 * group + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+  const auto weight = [&](int at) {
+    return view.weights == nullptr ? 1.0F : at < tile.rows ? view.weights[tile.row + at] : 0.0F;
+  };
+  const float upper = weight(row), lower = weight(row + 8);
+  const T* const bias =
+      static_cast<const T*>(view.bias) + static_cast<std::int64_t>(tile.expert) * view.n + tile.col + lane % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < 32; ++j) {
+    if (tile.col + 8 * j >= view.n) continue;
+    const float2 pair = unpack<T>(*reinterpret_cast<const std::uint32_t*>(bias + 8 * j));
+    sums[4 * j] += upper * pair.x, sums[4 * j + 1] += upper * pair.y;
+    sums[4 * j + 2] += lower * pair.x, sums[4 * j + 3] += lower * pair.y;
+  }
+}
+
 // Writes 64 rows and 256 columns, rounded. `limit`: the number of rows that exist.
 template <class T>
 __device__ __forceinline__ void store_rounded(const float (&sums)[128], T* out, std::int64_t stride, int limit, int cols) {

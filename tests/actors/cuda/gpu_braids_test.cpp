@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "data/samples/split.hpp"
 #include "model/config/mode_names.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "schedules/plan/plan_text.hpp"
 
 using namespace pipetrain;
@@ -83,6 +84,24 @@ void check_bits(const Precision& precision) {
 
 TEST_CASE("braids on GPUs give the bits of zb-v and of one stage, again and again", "[gpu][braids]") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) check_bits(precision);
+}
+
+TEST_CASE("braids on GPUs in fp8 give the bits of zb-v and of one stage, again and again", "[gpu][braids]") {
+  for (const Precision& precision : {Precision::fp8(), Precision::fp8_of_blocks()}) check_bits(precision);
+}
+
+TEST_CASE("braids of adapters in fp8 give the bits of one stage", "[gpu][braids][adapters]") {
+  const auto record = [](const Layout& layout) {
+    ModelConfig config = half_config();
+    config.adapter = {.rank = 16, .alpha = 32, .magnitudes = true};
+    config.trained = {false, false, false};
+    TrainJob job = random_job(config, 128, 8, layout);
+    job.initial.weights = new_adapter_weights(config, job.initial.weights, 7);
+    on_gpus(job, 1, Precision::fp8());
+    return run(std::move(job), 3);
+  };
+  if (!needs_gpus(cuda_device_count()) || !computes(Precision::fp8())) return;
+  CHECK((record(braided_on_gpus({2, 2})) == record({1, 2})));
 }
 
 TEST_CASE("evaluations and steps that begin early go with braids on GPUs", "[gpu][braids]") {

@@ -44,6 +44,9 @@ TEST_CASE("fp8 is refused on devices without its products, and the error says wh
   job.config.intermediate = 96;
   CHECK_THAT(fp8_refusal(job), Contains("intermediate size is 96 over 4 ranks") && Contains("or a smaller tp"));
   job = fp8_job();
+  job.config.experts = {.count = 4, .chosen = 2, .intermediate = 40};
+  CHECK_THAT(fp8_refusal(job), Contains("experts' intermediate size is 40") && Contains("16"));
+  job = fp8_job();
   job.zero.stage = 3;
   CHECK(fp8_refusal(job) == "taken");
   job = fp8_job();

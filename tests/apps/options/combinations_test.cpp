@@ -106,7 +106,8 @@ std::vector<RefusedCommand> expert_commands(const CombinationFiles& files) {
   using enum Command::Kind;
   const std::string mtp = "--model deepseek-v3 --seq-len 8 --mtp-loss 0.3";
   return {
-      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
+      {experts, fp8_blockwise, {train_on_gpus, "--model mixtral-8x7b --precision fp8 --fp8-recipe blockwise"}},
+      {latent_attention, fp8, {train_on_gpus, "--model deepseek-v2-lite --seq-len 32 --precision fp8"}},
       {isolated_experts, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {isolated_experts, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --slices 2"}},
       {isolated_experts, expert_capacity, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated --moe-capacity 1.5"}},
@@ -174,7 +175,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {braids, offload_activations, {train, "--offload activations" + disk + braided}},
       {exchanging_braids, zero_3, {train, "--tp 2 --dp 2 --zero 3" + braided}},
       {exchanging_braids, offload_parameters, {train, "--tp 2 --offload parameters" + disk + braided}},
-      {exchanging_braids, fp8, {train_on_gpus, "--tp 2 --precision fp8" + braided}},
       {exchanging_braids, context_parallel, {train_on_gpus, "--tp 2 --cp 2" + braided}},
       {profile, exchanging_braids, {train, "--tp 2 --profile costs.json" + braided}},
       {post_validation, ready_order, {train, "--post-validation on --order ready"}},
