@@ -37,6 +37,8 @@ struct StepInfo {
   std::shared_ptr<const std::vector<std::byte>> progress = {};
   // The applied steps after which the optimizer's second moments stay as they are; 0: they change.
   std::int64_t frozen_after = 0;
+  // Another factor of the backward's gradients, which stays in those that the optimizer sees.
+  double gradient_factor = 1;
 };
 
 // The values that a stage's compute reports at its N action: losses and parts of the gradient norm, in an order that it

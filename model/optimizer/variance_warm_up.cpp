@@ -20,9 +20,11 @@ VarianceWarmUp::VarianceWarmUp(double beta2, std::int64_t least, const VarianceS
       state_(state) {}
 
 // A norm that falls is as unsettled as one that rises, so the ratio is that of the smaller one to the larger one.
-void VarianceWarmUp::applied(double grad_norm, std::int64_t applied) {
+void VarianceWarmUp::applied(double grad_norm, double clip, std::int64_t applied) {
   if (state_.frozen_after > 0) return;
-  state_.norm = beta2_ * state_.norm + (1 - beta2_) * grad_norm * grad_norm;
+  const double clipped = grad_norm * clip;
+  state_.norm = beta2_ * state_.norm + (1 - beta2_) * clipped * clipped;
+  state_.clip = beta2_ * state_.clip + (1 - beta2_) * clip;
   if (++state_.steps < window_) return;
   const auto [smaller, larger] = std::minmax(state_.norm, state_.earlier);
   if (applied >= least_ && smaller > 0 && smaller >= least_ratio * larger) state_.frozen_after = applied;

@@ -16,6 +16,7 @@ struct VarianceState {
   double earlier = 0;             // the norm when it was compared last
   std::int64_t steps = 0;         // applied since then
   std::int64_t frozen_after = 0;  // the applied steps after which the moments stay as they are; 0: they change
+  double clip = 1;                // the mean factor by which clipping shortened gradients lately, until they stay
   bool operator==(const VarianceState&) const = default;
 };
 
@@ -31,8 +32,13 @@ class VarianceWarmUp {
   VarianceWarmUp(double beta2, std::int64_t least, const VarianceState& state);
 
   const VarianceState& state() const { return state_; }
-  // Call it after a step that was applied. grad_norm: L2, as the optimizer saw it, clipped. applied: all such steps so far.
-  void applied(double grad_norm, std::int64_t applied);
+  // Returns the factor of the coming step's gradients. First moments of gradients that are not clipped would be longer than
+  // those before, hence clipped themselves, and every time that they are they forget earlier gradients. 1 until the moments
+  // stay.
+  double gradient_factor() const { return state_.frozen_after > 0 ? state_.clip : 1; }
+  // Call it after a step that was applied. grad_norm: L2. clip: the factor by which it was clipped. applied: all such steps so
+  // far.
+  void applied(double grad_norm, double clip, std::int64_t applied);
 
  private:
   double beta2_;

@@ -27,7 +27,7 @@ std::int64_t expected_end(double beta2, std::int64_t window, std::int64_t least,
 std::int64_t end_of(double beta2, std::int64_t least, std::int64_t steps, const Norm& norm) {
   VarianceWarmUp warm_up(beta2, least, {});
   for (std::int64_t step = 1; step <= steps; ++step) {
-    warm_up.applied(norm(step), step);
+    warm_up.applied(norm(step) / 0.25, 0.25, step);
     warm_up = VarianceWarmUp(beta2, least, warm_up.state());  // as a resumed run does
   }
   return warm_up.state().frozen_after;
@@ -55,6 +55,19 @@ TEST_CASE("second moments change for two thirds of all steps at least, and while
   CHECK(least_warm_up({.warmup_steps = 0, .total_steps = 2000}) == 1334);
   CHECK(least_warm_up({.warmup_steps = 1500, .total_steps = 2000}) == 1500);
   CHECK(least_warm_up({}) == 0);
+}
+
+TEST_CASE("gradients in 1 bit are multiplied by the mean factor of clipping before them", "[compress]") {
+  VarianceWarmUp warm_up(0.95, 100, {});
+  for (std::int64_t step = 1; step <= 100; ++step) {
+    CHECK(warm_up.gradient_factor() == 1);
+    warm_up.applied(4, step % 2 == 0 ? 0.25 : 0.75, step);
+  }
+  REQUIRE(warm_up.state().frozen_after == 100);
+  CHECK(warm_up.gradient_factor() == Approx(0.5).epsilon(0.05));
+  const double factor = warm_up.gradient_factor();
+  warm_up.applied(1, 1, 101);
+  CHECK(warm_up.gradient_factor() == factor);
 }
 
 }  // namespace pipetrain::test

@@ -25,6 +25,7 @@ void fields(Wire& wire, Of<StepInfo> auto& step) {
   wire.shared_bytes(step.content);
   wire.shared_bytes(step.progress);
   wire.count(step.frozen_after);
+  wire.finite(step.gradient_factor);
 }
 
 void fields(auto& wire, Of<BeginStep> auto& message) {

@@ -124,8 +124,11 @@ LossScaleState loss_scale_in(const Json& value, const fs::path& file) {
 }
 
 Json to_json(const VarianceState& state) {
-  return Json::object(
-      {{"norm", state.norm}, {"earlier", state.earlier}, {"steps", state.steps}, {"frozen_after", state.frozen_after}});
+  return Json::object({{"norm", state.norm},
+                       {"earlier", state.earlier},
+                       {"steps", state.steps},
+                       {"frozen_after", state.frozen_after},
+                       {"clip", state.clip}});
 }
 
 VarianceState variance_in(const Json& value, const fs::path& file) {
@@ -134,6 +137,9 @@ VarianceState variance_in(const Json& value, const fs::path& file) {
     refuse_checkpoint(file, fmt::format("the norms of second moments are {}", value.dump()));
   state.steps = whole_number(value, "steps", 0, file);
   state.frozen_after = whole_number(value, "frozen_after", 0, file);
+  if (value.contains("clip"))
+    state.clip = value.at("clip").as_double();  // earlier checkpoints have moments that need no factor
+  if (!(state.clip > 0 && state.clip <= 1)) refuse_checkpoint(file, fmt::format("the factor of gradients is {}", state.clip));
   return state;
 }
 

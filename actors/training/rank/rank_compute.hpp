@@ -53,10 +53,11 @@ class RankCompute : public ComputeRank {
   void fail(std::exception_ptr cause) override;
 
  private:
-  // Returns the factor of the logits' gradient: the loss scale divided by the target tokens of the global batch.
-  float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
+  double gradient_scale() const { return step_.loss_scale * step_.gradient_factor; }
+  // Returns the factor of the logits' gradient: that of gradients divided by the target tokens of the global batch.
+  float logits_scale() const { return static_cast<float>(gradient_scale() / step_.tokens); }
   // The same, divided by the sequences of the global batch.
-  float sequence_scale() const { return static_cast<float>(step_.loss_scale / step_.sequences); }
+  float sequence_scale() const { return static_cast<float>(gradient_scale() / step_.sequences); }
   void open_step(const StepInfo& step);
   // Waits for the inputs and returns where the output goes.
   RankLanes::Output begin_launch(const Launch& launch);

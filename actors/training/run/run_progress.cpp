@@ -45,6 +45,7 @@ RunProgress::RunProgress(const Bytes& record) {
     variance.earlier = in.number<double>();
     variance.steps = in.number<std::int64_t>();
     variance.frozen_after = in.number<std::int64_t>();
+    variance.clip = in.number<double>();
   }
   counts.coming.expert_biases.resize(in.count(sizeof(std::uint32_t)));
   for (std::vector<float>& layer : counts.coming.expert_biases) {
@@ -75,6 +76,7 @@ Bytes RunProgress::record() const {
     out.number(variance->earlier);
     out.number(variance->steps);
     out.number(variance->frozen_after);
+    out.number(variance->clip);
   }
   out.list(counts.coming.expert_biases,
            [&](const std::vector<float>& layer) { out.list(layer, [&](float bias) { out.number(bias); }); });

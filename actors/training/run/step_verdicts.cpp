@@ -37,6 +37,12 @@ std::optional<VarianceState> StepVerdicts::variance_state() const {
   return variance_ ? std::optional(variance_->state()) : std::nullopt;
 }
 
+void StepVerdicts::set_variance(StepInfo& info) const {
+  if (!variance_) return;
+  info.frozen_after = variance_->state().frozen_after;
+  info.gradient_factor = variance_->gradient_factor();
+}
+
 std::optional<LossScaleState> StepVerdicts::loss_scale_state() const {
   return loss_scale_.is_dynamic() ? std::optional(loss_scale_.state()) : std::nullopt;
 }
@@ -65,7 +71,7 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   const float clip = clip_factor(report.grad_norm, job_.clip_norm);
   report.redone = job_.post_validation && (report.skipped || clip != 1);  // StepBubbles clears it if no stage began early
   if (report.skipped) return {.apply = false};
-  if (variance_) variance_->applied(report.grad_norm * clip, applied + 1);
+  if (variance_) variance_->applied(report.grad_norm, clip, applied + 1);
   return {true, clip / info.loss_scale, clip == 1};
 }
 

@@ -21,6 +21,7 @@ class StepVerdicts {
 
   const StepResults& results() const { return results_; }
   double loss_scale() const { return loss_scale_.value(); }  // of the coming step
+  void set_variance(StepInfo& info) const;                   // of the coming step, for gradients in 1 bit
   // Returns the state that a checkpoint keeps; no value where the scale is constant.
   std::optional<LossScaleState> loss_scale_state() const;
   // The same for gradients in 1 bit; no value without them.

@@ -244,7 +244,7 @@ class Trainer::Run {
   }
 
   // The learning rate's schedule counts the steps that the optimizer applied: a skipped step neither warms up nor
-  // decays. `applied`: those before this step. The loss scale and the learning rate of a coming step are not used:
+  // decays. `applied`: those before this step. The factors of gradients and the learning rate of a coming step are not used:
   // backwards and the optimizer wait until the step begins, when the previous verdict is known.
   StepInfo step_info(std::int64_t step, std::int64_t applied) const {
     // Where no label counts, losses and gradients are 0, so any divisor will do.
@@ -256,7 +256,7 @@ class Trainer::Run {
                   .loss_scale = verdicts_.loss_scale(),
                   .sequences = static_cast<double>(samples_->sequences(step))};
     info.content = biases_.content();
-    if (const auto variance = verdicts_.variance_state()) info.frozen_after = variance->frozen_after;
+    verdicts_.set_variance(info);
     return info;
   }
 

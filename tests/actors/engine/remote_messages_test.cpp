@@ -35,6 +35,7 @@ std::vector<RemoteMessage> all_messages() {
   return {{stage, BeginStep{{7, 8, 1e5, 3e-4}}},
           {{}, BeginStep{{1, 1, 1, 0}}},
           {stage, BeginStep{{7, 8, 1e5, 3e-4}, StepInfo{8, 8, 9e4, 2e-4, 1024}}},
+          {{}, BeginStep{{.step = 9, .frozen_after = 5, .gradient_factor = 0.25}}},
           {stage, GiveVerdict{{false, 0.1 + 0.2}}},
           {stage, GiveVerdict{{true, 1, true}}},
           {{}, Abort{failure}},

@@ -18,7 +18,7 @@ RunProgress three_steps() {
     report.loss = 5.0 - step;
     report.tokens = step == 1 ? 0 : 8;
     report.skipped = step == 1;
-    progress.add(report, {LossScaleState{256, step, 1}, VarianceState{0.5, 0.25, 7, 40}, {{0.5F, -0.25F}, {1.0F}}});
+    progress.add(report, {LossScaleState{256, step, 1}, VarianceState{0.5, 0.25, 7, 40, 0.75}, {{0.5F, -0.25F}, {1.0F}}});
   }
   return progress;
 }
@@ -34,7 +34,7 @@ TEST_CASE("another process continues from the record of a run's progress", "[tak
   CHECK(other.now().first_loss == 3.0);
   CHECK(other.now().last_loss == 2.0);
   CHECK(other.now().coming.loss_scale == LossScaleState{256, 3, 1});
-  CHECK(other.now().coming.variance == VarianceState{0.5, 0.25, 7, 40});
+  CHECK(other.now().coming.variance == VarianceState{0.5, 0.25, 7, 40, 0.75});
   CHECK(other.now().coming.expert_biases == progress.now().coming.expert_biases);
   CHECK(other.record() == progress.record());
 }
