@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/engine/run_failed.hpp"
+#include "actors/training/checkpoint/kept_states.hpp"
 #include "actors/training/records/health_watch.hpp"
 #include "actors/training/records/run_records.hpp"
 #include "actors/training/run/job_description.hpp"
@@ -116,12 +117,14 @@ std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks
 
 // Reports the cause. `joined` may be null. Returns the exit status.
 int end_failed_training(const RunFailed& failure, const TrainOptions& options, const JoinedRun* joined,
-                        std::optional<StepOutputs>& outputs, RunLocks& locks, ServedReport& served) {
+                        std::optional<StepOutputs>& outputs, RunLocks& locks, ServedReport& served,
+                        const std::shared_ptr<KeptStates>& kept) {
   const std::optional<Error> lost = lost_folder(failure, locks);
   const std::string cause = lost ? error_line(*lost) : failure.what();
   if (lost) print_error(cause, lost->kind());
   const int status = lost ? exit_status(lost->kind()) : report_failed_run(failure, joined, options.processes.stop_grace);
   if (outputs) outputs->fail(cause);
+  save_kept(kept, options, locks);
   served.end();
   if (!failure.everything_stopped()) {
     locks = {};
@@ -175,6 +178,19 @@ LayoutChange announced_change(const std::string& text, const TrainOptions& optio
   return change;
 }
 
+void save_kept(const std::shared_ptr<KeptStates>& kept, const TrainOptions& options, const RunLocks& locks) noexcept {
+  try {
+    const auto held = kept ? kept->held() : nullptr;
+    if (!held) return;
+    if (locks.save) locks.save->check();
+    write_kept(*held, *options.run.saving.folder);
+    print_over_progress(
+        fmt::format("a checkpoint of step {} is saved, after which the layout changed", held->contents.state.step));
+  } catch (const std::exception& error) {  // the failure that ends the run is the one to report
+    print_over_progress(fmt::format("the states from before the change of the layout are lost: {}", error.what()));
+  }
+}
+
 void save_config(const TrainOptions& options) {
   if (!options.save_config) return;
   OutputFiles files;
@@ -194,16 +210,18 @@ struct TrainingInLayout::Parts {
 };
 
 TrainingInLayout::TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks,
-                                   const LayoutHistory& history, ServedReport& served)
+                                   const LayoutHistory& history, ServedReport& served, const RunBefore& before)
     : options_(options), history_(history), joined_(joined), locks_(locks), served_(served), parts_(std::make_unique<Parts>()) {
   parts_->notes = options.notes;
-  TrainJob job = open_job(options, joined, locks, parts_->notes);
+  TrainJob job = open_job(options, joined, locks, parts_->notes, before);
+  opened_ = std::chrono::steady_clock::now();
   job.relayouts = history.relayouts;
   if (!history.begun && !(joined && joined->joins())) prepare(job);
   if (leads()) open_led_records(job);
   parts_->record = open_record(options, job, leads(), history.begun);
   job.recorder = parts_->record;
   parts_->begun = job;
+  if (job.kept) parts_->begun.initial.forget_sources();
   placing_errors(options.places, [&] {
     parts_->watch.emplace(job, options.watch);
     parts_->trainer = std::make_unique<Trainer>(std::move(job));
@@ -239,7 +257,7 @@ std::optional<int> TrainingInLayout::run() {
   try {
     return leads() ? lead() : follow();
   } catch (const RunFailed& failure) {
-    return end_failed_training(failure, options_, joined_, parts_->outputs, locks_, served_);
+    return end_failed_training(failure, options_, joined_, parts_->outputs, locks_, served_, parts_->begun.kept);
   } catch (const LayoutEnded&) {
     throw;
   } catch (const Error& error) {  // a failed save or record

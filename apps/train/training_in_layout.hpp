@@ -1,6 +1,7 @@
 // A training run in one layout: its job, trainer and outputs, which a change of the layout makes anew.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,26 +35,33 @@ std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks)
 // half of its processes that is left here. The lock is kept.
 bool takes_save_folder(const TrainOptions& options, RunLocks& locks);
 
+// Writes a checkpoint of the states that are held from before a change of the layout, after which the run has failed. kept: may
+// be null.
+void save_kept(const std::shared_ptr<KeptStates>& kept, const TrainOptions& options, const RunLocks& locks) noexcept;
+
 // Writes the file that --save-config names, if any.
 void save_config(const TrainOptions& options);
 
 class TrainingInLayout {
  public:
   // Opens and builds everything that depends on the layout. All must outlive this; joined: null in a run of one process.
-  // Every process of the run makes it at about the same time. Throws Error.
+  // before: what it takes over from the layout before. Every process of the run makes it at about the same time. Throws Error.
   TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, const LayoutHistory& history,
-                   ServedReport& served);
+                   ServedReport& served, const RunBefore& before);
   // In process 0 this ends the run in this layout for the others.
   ~TrainingInLayout();
   TrainingInLayout(const TrainingInLayout&) = delete;
   TrainingInLayout& operator=(const TrainingInLayout&) = delete;
 
-  // Trains. Returns the exit status, or no value where the run goes on in another layout, from a checkpoint in its save
-  // folder. Throws Error: LayoutEnded where the processes that are left have gathered to begin a layout.
+  // Trains. Returns the exit status, or no value where the run goes on in another layout, from states that it has kept, or from
+  // a checkpoint in its save folder. Throws Error: LayoutEnded where the processes that are left have gathered to begin a
+  // layout.
   std::optional<int> run();
   LayoutChange& change() { return *change_; }
 
   std::int64_t steps_done() const;
+  // Returns when the job was open, and its ranks began to be built.
+  std::chrono::steady_clock::time_point opened() const { return opened_; }
   // Gives the report page away, which the layout has written last; null where there is none. Only after run().
   std::unique_ptr<ReportFile> take_report();
 
@@ -72,6 +80,7 @@ class TrainingInLayout {
   ServedReport& served_;
   std::unique_ptr<Parts> parts_;
   std::optional<LayoutChange> change_;
+  std::chrono::steady_clock::time_point opened_{};
   bool taken_lead_ = false;  // from a process that led before
 };
 
