@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "actors/training/checkpoint/kept_states.hpp"
 #include "actors/training/run/memberships.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/train/save_kept.hpp"
 #include "core/error.hpp"
 #include "records/failure_note.hpp"
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "actors/engine/run_failed.hpp"
-#include "actors/training/checkpoint/kept_states.hpp"
 #include "actors/training/records/health_watch.hpp"
 #include "actors/training/records/run_records.hpp"
 #include "actors/training/run/job_description.hpp"
@@ -21,6 +20,7 @@
 #include "apps/processes/failed_run.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/train/record_file.hpp"
+#include "apps/train/save_kept.hpp"
 #include "apps/train/step_loop.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "comm/ucx/ucx_process.hpp"
@@ -117,14 +117,12 @@ std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks
 
 // Reports the cause. `joined` may be null. Returns the exit status.
 int end_failed_training(const RunFailed& failure, const TrainOptions& options, const JoinedRun* joined,
-                        std::optional<StepOutputs>& outputs, RunLocks& locks, ServedReport& served,
-                        const std::shared_ptr<KeptStates>& kept) {
+                        std::optional<StepOutputs>& outputs, RunLocks& locks, ServedReport& served) {
   const std::optional<Error> lost = lost_folder(failure, locks);
   const std::string cause = lost ? error_line(*lost) : failure.what();
   if (lost) print_error(cause, lost->kind());
   const int status = lost ? exit_status(lost->kind()) : report_failed_run(failure, joined, options.processes.stop_grace);
   if (outputs) outputs->fail(cause);
-  save_kept(kept, options, locks);
   served.end();
   if (!failure.everything_stopped()) {
     locks = {};
@@ -176,19 +174,6 @@ LayoutChange announced_change(const std::string& text, const TrainOptions& optio
   change.options = options.changed(change.arguments, place);
   change.since = std::chrono::steady_clock::now();
   return change;
-}
-
-void save_kept(const std::shared_ptr<KeptStates>& kept, const TrainOptions& options, const RunLocks& locks) noexcept {
-  try {
-    const auto held = kept ? kept->held() : nullptr;
-    if (!held) return;
-    if (locks.save) locks.save->check();
-    write_kept(*held, *options.run.saving.folder);
-    print_over_progress(
-        fmt::format("a checkpoint of step {} is saved, after which the layout changed", held->contents.state.step));
-  } catch (const std::exception& error) {  // the failure that ends the run is the one to report
-    print_over_progress(fmt::format("the states from before the change of the layout are lost: {}", error.what()));
-  }
 }
 
 void save_config(const TrainOptions& options) {
@@ -257,7 +242,8 @@ std::optional<int> TrainingInLayout::run() {
   try {
     return leads() ? lead() : follow();
   } catch (const RunFailed& failure) {
-    return end_failed_training(failure, options_, joined_, parts_->outputs, locks_, served_, parts_->begun.kept);
+    save_kept(parts_->begun.kept, options_, locks_);
+    return end_failed_training(failure, options_, joined_, parts_->outputs, locks_, served_);
   } catch (const LayoutEnded&) {
     throw;
   } catch (const Error& error) {  // a failed save or record

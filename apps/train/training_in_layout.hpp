@@ -35,10 +35,6 @@ std::vector<std::string> take_lead(const TrainOptions& options, RunLocks& locks)
 // half of its processes that is left here. The lock is kept.
 bool takes_save_folder(const TrainOptions& options, RunLocks& locks);
 
-// Writes a checkpoint of the states that are held from before a change of the layout, after which the run has failed. kept: may
-// be null.
-void save_kept(const std::shared_ptr<KeptStates>& kept, const TrainOptions& options, const RunLocks& locks) noexcept;
-
 // Writes the file that --save-config names, if any.
 void save_config(const TrainOptions& options);
 

@@ -28,7 +28,7 @@ struct KeptCheckpoint {
 // Thread-safe.
 class KeptStates {
  public:
-  // What Pipeline::save_state() gets in place of a folder's name: every rank then calls add().
+  // Returns a text that Pipeline::save_state() takes in place of a folder's name, so that every rank calls add().
   static std::string target();
 
   // Returns the memory of the run's snapshots, which its layouts share.

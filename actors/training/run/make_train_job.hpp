@@ -18,7 +18,7 @@ namespace pipetrain {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes,
                         std::shared_ptr<const Dataset> dataset = nullptr);
 
-// What a layout of a run takes over from the one before it in the same process.
+// A layout of a run takes these over from the one before it in the same process.
 struct RunBefore {
   std::shared_ptr<const Dataset> data, evaluation;  // null: they are opened
   std::shared_ptr<KeptStates> kept;                 // see TrainJob

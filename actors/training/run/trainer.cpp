@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -181,17 +182,17 @@ class Trainer::Run {
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
     if (!data_) data_ = data_fingerprint(*job_.dataset);
-    CheckpointContents contents = checkpoint_contents();
-    contents.state.data = *data_;
-    contents.check_folder = std::move(check_folder);
-    return pipetrain::start_checkpoint(folder, contents,
+    CheckpointContents saved = contents();
+    saved.state.data = *data_;
+    saved.check_folder = std::move(check_folder);
+    return pipetrain::start_checkpoint(folder, saved,
                                        [this](const std::string& where) { return pipeline().save_state(where); });
   }
 
   bool keeps_states() const { return job_.kept != nullptr; }
   void keep_states() {
     pipeline().save_state(KeptStates::target()).get();
-    job_.kept->hold({checkpoint_contents(), job_.dataset, job_.evaluation});
+    job_.kept->hold({contents(), job_.dataset, job_.evaluation});
   }
 
  private:
@@ -231,30 +232,16 @@ class Trainer::Run {
   }
 
   // Without the fingerprint of the data.
-  CheckpointContents checkpoint_contents() const {
-    return {job_.config, checkpoint_state(), job_.companions, job_.multimodal, job_.model_name, nullptr};
-  }
-  CheckpointState checkpoint_state() const {
+  CheckpointContents contents() const {
     const RunProgress::Counts& done = progress_.now();
-    CheckpointState state;
-    state.step = done.steps;
-    state.applied_steps = done.applied_steps;
-    state.optimizer = job_.optimizer.name;
-    state.trained = job_.config.trained;
-    state.base = job_.base;
-    if (job_.base || job_.config.base_form != WeightForm::plain) state.base_form = name_of(job_.config.base_form);
-    state.compression = compression_text(job_);
-    state.loss_scale = verdicts_.loss_scale_state();
-    state.variance = verdicts_.variance_state();
-    state.expert_biases = biases_.values();
-    state.first_loss = done.first_loss;
-    state.last_loss = done.last_loss;
-    state.global_batch = job_.batch.global_batch();
-    state.sequence = job_.dataset->sequence_length();
-    state.seed = job_.samples.seed;
-    state.shuffle = job_.samples.shuffle;
-    state.samples = job_.dataset->size();
-    return state;
+    CheckpointContents contents = contents_of(job_);
+    contents.state.step = done.steps;
+    contents.state.applied_steps = done.applied_steps;
+    contents.state.loss_scale = verdicts_.loss_scale_state();
+    contents.state.variance = verdicts_.variance_state();
+    contents.state.expert_biases = biases_.values();
+    std::tie(contents.state.first_loss, contents.state.last_loss) = std::tie(done.first_loss, done.last_loss);
+    return contents;
   }
 
   // The learning rate's schedule counts the steps that the optimizer applied: a skipped step neither warms up nor

@@ -23,6 +23,15 @@ void write_state(OptimizerStorage& storage, const std::string& state, std::size_
   transfers->write(arena + begin, values.data(), values.size_bytes());
 }
 
+// Writes a part whose values the source has in memory. Returns false where it has not.
+bool is_passed(const WeightSource& source, const Parameter& slice, OptimizerStorage& storage, const std::string& state,
+               const TensorStates::Part& part) {
+  return source.pass_in_memory(slice, {part.held.begin, part.held.end},
+                               [&](std::size_t begin, const float* values, std::size_t count) {
+                                 storage.write(state, part.begin + (begin - part.held.begin), values, count);
+                               });
+}
+
 }  // namespace
 
 ParameterStorage::ParameterStorage(const StorageSetup& setup, Ops& ops)
@@ -112,12 +121,7 @@ void ParameterStorage::load(const std::string& state, const WeightSource& source
   const auto slice_of = [&](const TensorStates::Part& part) -> const Parameter& {
     return part.own ? *part.own : setup_.layout.parameters[part.held.parameter];
   };
-  std::erase_if(parts, [&](const TensorStates::Part& part) {
-    return source.pass_in_memory(slice_of(part), {part.held.begin, part.held.end},
-                                 [&](std::size_t begin, const float* values, std::size_t count) {
-                                   optimizer_storage_->write(state, part.begin + (begin - part.held.begin), values, count);
-                                 });
-  });
+  std::erase_if(parts, [&](const auto& part) { return is_passed(source, slice_of(part), *optimizer_storage_, state, part); });
   float* const arena = setup_.device->id().kind == DeviceKind::cpu ? optimizer_storage_->on_device(state) : nullptr;
   load_slices(source, parts.size(), [&](std::size_t i) -> const Parameter& { return slice_of(parts[i]); }, *setup_.device,
               {.in_place = [&](std::size_t i) -> float* {
