@@ -48,6 +48,16 @@ double simulated_seconds(const Profile& measured, const TrainJob& job) {
 
 }  // namespace
 
+void LayoutChange::mark(const std::string& phase, Clock::time_point now) {
+  phases += fmt::format("{}{} {:.2f}", phases.empty() ? "" : ", ", phase,
+                        std::chrono::duration<double>(now - std::max(marked, since)).count());
+  marked = now;
+}
+
+std::string LayoutChange::times() const {
+  return fmt::format("it took {:.2f} s ({})", std::chrono::duration<double>(Clock::now() - since).count(), phases);
+}
+
 void LayoutRequests::add(StepReport report) {
   if (!options_.run.saving.folder) return;
   ++steps_;
@@ -215,12 +225,12 @@ LayoutChange LayoutRequests::check(const RelayoutRequest& request) const {
                       options_.changed(request.arguments, joined_ ? joined_->place() : RunPlace{}),
                       merged_arguments(arguments_, request.arguments),
                       {},
-                      {}};
+                      Clock::now()};
   RunSettings fresh = change.options.run;  // the checkpoint to continue from does not exist yet
   fresh.saving = {};
   std::vector<std::string> notes;
   std::optional<TrainJob> next;
-  placing_errors(change.options.places, [&] { next = make_train_job(fresh, notes); });
+  placing_errors(change.options.places, [&] { next = make_train_job(fresh, notes, {job_.dataset, job_.evaluation, nullptr}); });
   next->saves = true;
   if (next->batch.global_batch() != job_.batch.global_batch())
     throw Error(ErrorKind::input, fmt::format("the global batch would be {} instead of {}; give --microbatches too",

@@ -30,6 +30,12 @@ struct LayoutChange {
   std::vector<std::string> arguments = {};
   std::string text;  // for people: the layout, and what it is expected to gain
   std::chrono::steady_clock::time_point since;
+  // Notes the end of a part of the change, which began where the last one ended, or with `since`. times() returns the seconds
+  // that the change has taken so far, with those of its parts.
+  void mark(const std::string& phase, std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
+  std::string times() const;
+  std::chrono::steady_clock::time_point marked = {};
+  std::string phases = {};
 };
 
 // Not thread-safe.

@@ -71,7 +71,8 @@ std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
   return joined;
 }
 
-TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes) {
+TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes,
+                  const RunBefore& before) {
   std::optional<TrainJob> job;
   if (joined && joined->joins()) {
     RunSettings fresh = options.run;  // its states come from the others, and only process 0 saves
@@ -86,7 +87,7 @@ TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& lock
   };
   placing_errors(options.places, [&] {
     joined ? joined->in_first("folder", take) : take();
-    job = joined ? open_together(options, *joined, notes) : make_train_job(options.run, notes);
+    job = joined ? open_together(options, *joined, notes) : make_train_job(options.run, notes, before);
   });
   if (joined) job->processes = joined->processes();
   return std::move(*job);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/training/job/train_job.hpp"
+#include "actors/training/run/make_train_job.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/processes/joined_run.hpp"
@@ -27,7 +28,8 @@ struct RunLocks {
 void take_outputs(const TrainOptions& options, RunLocks& locks, std::vector<std::string>& notes);
 
 // Opens the job of a single process, or of one that has joined others (`joined`, else null): then all of them return,
-// or all throw. Process 0 first locks the outputs of the run. Throws Error; adds to `notes`.
-TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes);
+// or all throw. Process 0 first locks the outputs of the run. Throws Error; adds to `notes`. before: for a single process.
+TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes,
+                  const RunBefore& before = {});
 
 }  // namespace pipetrain

@@ -54,7 +54,9 @@ std::optional<int> StepLoop::run() {
   run_steps();
   outputs_.finish();
   if (change_) {
-    run_.save_last();
+    change_->mark("check");
+    trainer_.keeps_states() ? run_.keep_states() : run_.save_last();
+    change_->mark(trainer_.keeps_states() ? "states" : "checkpoint");
     return std::nullopt;
   }
   const bool stopped = save_end() || !evaluate_end();

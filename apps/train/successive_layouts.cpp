@@ -2,18 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 
 #include "actors/training/run/memberships.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/train/save_kept.hpp"
 #include "core/error.hpp"
 #include "records/failure_note.hpp"
 
 namespace pipetrain {
 
 SuccessiveLayouts::SuccessiveLayouts(const TrainOptions& options) : options_(options), joined_(join_run(options)) {
-  if (!joined_) return;
+  if (!joined_) {
+    if (options_.run.saving.folder) from_.kept = std::make_shared<KeptStates>();
+    return;
+  }
   joined_->on_half([this] { return takes_save_folder(options_, locks_); });
   if (!joined_->joins()) return;
   if (joined_->layout().changes > 0) take_announced();
@@ -72,6 +75,7 @@ void SuccessiveLayouts::keep_page(TrainingInLayout& training) {
 // Reports on the page, in the metrics and to the relayout command of process 0 that no further layout can begin.
 void SuccessiveLayouts::tell_end(const Error& error) noexcept {
   if (!between_ || !leads()) return;
+  save_kept(from_.kept, options_, locks_);
   try {
     const std::string cause = one_line(error_line(error));
     if (options_.records.metrics) write_failure_note(*options_.records.metrics, {step_ + 1, cause});
@@ -85,11 +89,14 @@ void SuccessiveLayouts::tell_end(const Error& error) noexcept {
 // Begins the run in the present layout, and reports it if it was asked for. If it cannot be built, a run of one process goes
 // back to the layout before.
 std::unique_ptr<TrainingInLayout> SuccessiveLayouts::begin() {
+  take_data();
   try {
-    auto training = std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_);
-    if (change_ && leads())
-      answer(true, fmt::format("after step {}: {}; it took {:.2f} s", step_, change_->text,
-                               std::chrono::duration<double>(std::chrono::steady_clock::now() - change_->since).count()));
+    auto training = std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_, from_);
+    if (change_ && leads()) {
+      change_->mark("open", training->opened());
+      change_->mark("build");
+      answer(true, fmt::format("after step {}: {}; {}", step_, change_->text, change_->times()));
+    }
     change_.reset();
     return training;
   } catch (const Error& error) {
@@ -98,12 +105,21 @@ std::unique_ptr<TrainingInLayout> SuccessiveLayouts::begin() {
     change_.reset();
     options_ = std::move(before_);
   }
-  return std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_);
+  return std::make_unique<TrainingInLayout>(options_, joined_.get(), locks_, history_, served_, from_);
+}
+
+// The data stay open while their run goes on.
+void SuccessiveLayouts::take_data() {
+  const auto held = from_.kept ? from_.kept->held() : nullptr;
+  if (!held) return;
+  from_.data = held->data;
+  from_.evaluation = held->evaluation;
 }
 
 // Every process ends the old layout before it deals the ranks of the new one.
 void SuccessiveLayouts::end(std::unique_ptr<TrainingInLayout>& training) {
   training.reset();
+  change_->mark("end");
   before_ = std::move(options_);
   before_.run.saving.resume = true;
   before_.run.saving.load.reset();

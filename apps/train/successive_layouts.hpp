@@ -27,6 +27,7 @@ class SuccessiveLayouts {
   std::optional<int> run_layout();
   std::unique_ptr<TrainingInLayout> begin();
   void end(std::unique_ptr<TrainingInLayout>& training);
+  void take_data();
   void take_announced();
   void begin_again(bool gathered);
   void answer(bool changed, const std::string& text) const;
@@ -39,6 +40,7 @@ class SuccessiveLayouts {
   std::unique_ptr<JoinedRun> joined_;
   RunLocks locks_;
   LayoutHistory history_;
+  RunBefore from_;                      // without states where the run has several processes or saves nothing
   std::optional<LayoutChange> change_;  // until its layout has begun
   std::int64_t step_ = 0;               // after which the layout changes
   bool between_ = false;                // a layout has ended, and the next one has not begun

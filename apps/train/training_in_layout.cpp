@@ -20,6 +20,7 @@
 #include "apps/processes/failed_run.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/train/record_file.hpp"
+#include "apps/train/save_kept.hpp"
 #include "apps/train/step_loop.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "comm/ucx/ucx_process.hpp"
@@ -194,16 +195,18 @@ struct TrainingInLayout::Parts {
 };
 
 TrainingInLayout::TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks,
-                                   const LayoutHistory& history, ServedReport& served)
+                                   const LayoutHistory& history, ServedReport& served, const RunBefore& before)
     : options_(options), history_(history), joined_(joined), locks_(locks), served_(served), parts_(std::make_unique<Parts>()) {
   parts_->notes = options.notes;
-  TrainJob job = open_job(options, joined, locks, parts_->notes);
+  TrainJob job = open_job(options, joined, locks, parts_->notes, before);
+  opened_ = std::chrono::steady_clock::now();
   job.relayouts = history.relayouts;
   if (!history.begun && !(joined && joined->joins())) prepare(job);
   if (leads()) open_led_records(job);
   parts_->record = open_record(options, job, leads(), history.begun);
   job.recorder = parts_->record;
   parts_->begun = job;
+  if (job.kept) parts_->begun.initial.forget_sources();
   placing_errors(options.places, [&] {
     parts_->watch.emplace(job, options.watch);
     parts_->trainer = std::make_unique<Trainer>(std::move(job));
@@ -239,6 +242,7 @@ std::optional<int> TrainingInLayout::run() {
   try {
     return leads() ? lead() : follow();
   } catch (const RunFailed& failure) {
+    save_kept(parts_->begun.kept, options_, locks_);
     return end_failed_training(failure, options_, joined_, parts_->outputs, locks_, served_);
   } catch (const LayoutEnded&) {
     throw;

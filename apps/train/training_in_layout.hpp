@@ -1,6 +1,7 @@
 // A training run in one layout: its job, trainer and outputs, which a change of the layout makes anew.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -40,20 +41,23 @@ void save_config(const TrainOptions& options);
 class TrainingInLayout {
  public:
   // Opens and builds everything that depends on the layout. All must outlive this; joined: null in a run of one process.
-  // Every process of the run makes it at about the same time. Throws Error.
+  // before: what it takes over from the layout before. Every process of the run makes it at about the same time. Throws Error.
   TrainingInLayout(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, const LayoutHistory& history,
-                   ServedReport& served);
+                   ServedReport& served, const RunBefore& before);
   // In process 0 this ends the run in this layout for the others.
   ~TrainingInLayout();
   TrainingInLayout(const TrainingInLayout&) = delete;
   TrainingInLayout& operator=(const TrainingInLayout&) = delete;
 
-  // Trains. Returns the exit status, or no value where the run goes on in another layout, from a checkpoint in its save
-  // folder. Throws Error: LayoutEnded where the processes that are left have gathered to begin a layout.
+  // Trains. Returns the exit status, or no value where the run goes on in another layout, from states that it has kept, or from
+  // a checkpoint in its save folder. Throws Error: LayoutEnded where the processes that are left have gathered to begin a
+  // layout.
   std::optional<int> run();
   LayoutChange& change() { return *change_; }
 
   std::int64_t steps_done() const;
+  // Returns when the job was open, and its ranks began to be built.
+  std::chrono::steady_clock::time_point opened() const { return opened_; }
   // Gives the report page away, which the layout has written last; null where there is none. Only after run().
   std::unique_ptr<ReportFile> take_report();
 
@@ -72,6 +76,7 @@ class TrainingInLayout {
   ServedReport& served_;
   std::unique_ptr<Parts> parts_;
   std::optional<LayoutChange> change_;
+  std::chrono::steady_clock::time_point opened_{};
   bool taken_lead_ = false;  // from a process that led before
 };
 

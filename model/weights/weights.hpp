@@ -18,6 +18,9 @@
 
 namespace pipetrain {
 
+// Receives values of elements of a slice, counted from its first one.
+using TakeElements = std::function<void(std::size_t begin, const float* values, std::size_t count)>;
+
 // WeightSource gives a stage's initial weights. Thread-safe: ranks load at the same time.
 class WeightSource {
  public:
@@ -27,6 +30,9 @@ class WeightSource {
   // Fills `out` (layout.bytes, host memory) with the slice, if the source has the tensor in the layout's form. Otherwise
   // returns false, and the caller quantises what load() gives. Throws as load() does.
   virtual bool load_quantised(const Parameter&, const QuantisedLayout&, std::byte*) const { return false; }
+  // Calls `take` for the elements of the slice as they lie in memory, in a few runs. Otherwise returns false before any call,
+  // and the caller takes what load() gives. The values stay as long as the source. Throws as load() does.
+  virtual bool pass_in_memory(const Parameter&, const Region&, const TakeElements&) const { return false; }
   // Returns how load() draws the logical tensor's elements, so that a device may draw them itself; nothing where they are not
   // drawn as normals.
   virtual std::optional<NormalDraw> drawn(const Parameter&) const { return std::nullopt; }

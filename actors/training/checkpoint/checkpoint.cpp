@@ -6,6 +6,7 @@
 
 #include "actors/training/checkpoint/base_fingerprint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/kept_states.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
@@ -209,6 +210,23 @@ void check_further_prediction(const fs::path& checkpoint, const ModelConfig& sto
                           had ? "with" : "without", had ? "give the weight of its loss" : "leave it out"));
 }
 
+// Returns all but the sources.
+InitialState values_of(const CheckpointState& state) {
+  InitialState initial;
+  initial.expert_biases = state.expert_biases;
+  initial.applied_steps = state.applied_steps;
+  initial.loss_scale = state.loss_scale;
+  initial.variance = state.variance;
+  return initial;
+}
+
+void take_states(std::map<std::string, std::shared_ptr<const WeightSource>> states, std::shared_ptr<const WeightSource> base,
+                 InitialState& initial) {
+  initial.states = std::move(states);
+  initial.weights = initial.states.extract(weights_state).mapped();
+  if (base) initial.weights = adapted_weights(std::move(base), std::move(initial.weights));
+}
+
 }  // namespace
 
 InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifest& manifest, const ModelConfig& config,
@@ -230,8 +248,7 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
             "{}: parts of the model were frozen, so it has no optimizer states of them; it trained {}: train no others, or "
             "begin a new run from its weights",
             checkpoint.string(), to_string(had)));
-  InitialState initial;
-  initial.expert_biases = manifest.state.expert_biases;
+  InitialState initial = values_of(manifest.state);
   const auto lacks_an_expert = [&](const std::vector<float>& layer) { return std::ssize(layer) != config.experts.count; };
   if (!initial.expert_biases.empty() &&
       (std::ssize(initial.expert_biases) != config.routed_layers() ||
@@ -243,18 +260,22 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
   if (manifest.format == CheckpointFormat::rank_files) {
     ModelConfig saved = config;
     saved.trained = had;
-    initial.states = piecewise_states(saved, paths_of(checkpoint, tensor_files(manifest)), state_shapes(manifest));
-    initial.weights = initial.states.extract(weights_state).mapped();
-    if (base) initial.weights = adapted_weights(std::move(base), std::move(initial.weights));
+    take_states(piecewise_states(saved, paths_of(checkpoint, tensor_files(manifest)), state_shapes(manifest)), std::move(base),
+                initial);
   } else {
     const auto tensors = logical_tensors(config);
     initial.weights = hf_weights(config, checkpoint);
     for (const std::string& name : optimizer_states())
       initial.states[name] = std::make_shared<TensorFile>(checkpoint / file_of(name), tensors);
   }
-  initial.applied_steps = manifest.state.applied_steps;
-  initial.loss_scale = manifest.state.loss_scale;
-  initial.variance = manifest.state.variance;
+  return initial;
+}
+
+InitialState open_kept(const KeptCheckpoint& kept, const ModelConfig& config, std::shared_ptr<const WeightSource> base) {
+  std::vector<std::shared_ptr<const StoredPieces>> stores;
+  for (const auto& [rank, pieces] : kept.ranks) stores.push_back(pieces);
+  InitialState initial = values_of(kept.contents.state);
+  take_states(piecewise_states(config, stores, state_shapes({kept.contents.state, {}})), std::move(base), initial);
   return initial;
 }
 

@@ -15,6 +15,8 @@
 
 namespace pipetrain {
 
+struct KeptCheckpoint;
+
 // Reads every byte of a checkpoint. Throws Error(input) that names the file, and the tensor if it is one, when
 // something is missing, unreadable or not as saved. Format 2 has no checksums: only names, types, shapes and offsets of
 // its tensors are checked.
@@ -24,6 +26,8 @@ CheckpointManifest verify_checkpoint(const std::filesystem::path& checkpoint);
 // base: the weights of the model without adapters, which a checkpoint of adapters lacks; null where there are no adapters.
 InitialState open_checkpoint(const std::filesystem::path& checkpoint, const CheckpointManifest& manifest,
                              const ModelConfig& config, std::shared_ptr<const WeightSource> base = nullptr);
+// Does the same with the states of the same run in this process.
+InitialState open_kept(const KeptCheckpoint& kept, const ModelConfig& config, std::shared_ptr<const WeightSource> base);
 // Returns the model of a checkpoint, with its adapters. Throws Error(input).
 ModelConfig read_checkpoint_config(const std::filesystem::path& checkpoint);
 

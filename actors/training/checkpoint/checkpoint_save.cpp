@@ -69,6 +69,21 @@ Error with_target(const Error& error, const FolderDraft& draft) {
 
 }  // namespace
 
+CheckpointContents contents_of(const TrainJob& job) {
+  CheckpointState state;
+  state.optimizer = job.optimizer.name;
+  state.trained = job.config.trained;
+  state.base = job.base;
+  if (job.base || job.config.base_form != WeightForm::plain) state.base_form = name_of(job.config.base_form);
+  state.compression = compression_text(job);
+  state.global_batch = job.batch.global_batch();
+  state.sequence = job.dataset->sequence_length();
+  state.seed = job.samples.seed;
+  state.shuffle = job.samples.shuffle;
+  state.samples = job.dataset->size();
+  return {job.config, std::move(state), job.companions, job.multimodal, job.model_name, nullptr};
+}
+
 std::future<void> start_checkpoint(const fs::path& folder, const CheckpointContents& contents, const WriteRanks& write_ranks) {
   auto draft = std::make_unique<FolderDraft>(checkpoint_path(folder, contents.state.step));
   auto written = write_ranks(draft->path().string());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/training/checkpoint/checkpoint_state.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "model/config/config.hpp"
 #include "model/weights/multimodal_parts.hpp"
 
@@ -26,6 +27,10 @@ struct CheckpointContents {
   // May be null.
   std::function<void()> check_folder = nullptr;
 };
+
+// Returns what the job decides of them: the state has neither progress nor the fingerprint of the data, which takes long to
+// compute.
+CheckpointContents contents_of(const TrainJob& job);
 
 // Makes every rank write its file to this folder. The future holds their reports (rank_file.hpp) once all have ended.
 using WriteRanks = std::function<std::future<std::vector<std::string>>(const std::string& folder)>;

@@ -27,7 +27,7 @@ TensorPiece piece_of(const Parameter& parameter, const HeldState& held) {
   return piece;
 }
 
-NamedShape stored(const Parameter& parameter, const HeldState& held) {
+NamedShape stored_as(const Parameter& parameter, const HeldState& held) {
   const TensorPiece piece = piece_of(parameter, held);
   const Shape shape = piece.elements ? Shape{piece.elements->last - piece.elements->first} : parameter.local;
   return {to_string(piece), shape};
@@ -35,14 +35,35 @@ NamedShape stored(const Parameter& parameter, const HeldState& held) {
 
 }  // namespace
 
+std::shared_ptr<const StoredPieces> stored_pieces(int rank, const ParameterLayout& layout, const std::vector<HeldState>& pieces,
+                                                  std::shared_ptr<const void> memory) {
+  auto stored = std::make_shared<StoredPieces>();
+  stored->where = "the states of rank " + std::to_string(rank);
+  for (const HeldState& held : pieces) {
+    const Parameter& parameter = held.own ? *held.own : layout.parameters[held.parameter];
+    FileTensor tensor = file_tensor(stored_as(parameter, held), SavedType::fp32);
+    stored->pieces.push_back({std::move(tensor.name), std::move(tensor.shape), reinterpret_cast<const char*>(held.values)});
+  }
+  stored->memory = std::move(memory);
+  stored->in_memory = true;
+  return stored;
+}
+
 RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, const ParameterLayout& layout,
                                const std::vector<HeldState>& pieces) {
-  std::vector<NamedShape> tensors;
-  for (const HeldState& held : pieces)
-    tensors.push_back(stored(held.own ? *held.own : layout.parameters[held.parameter], held));
+  return write_rank_file(folder, rank, *stored_pieces(rank, layout, pieces, nullptr));
+}
+
+RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, const StoredPieces& pieces) {
+  std::vector<FileTensor> tensors;
+  for (const StoredPieces::Piece& piece : pieces.pieces) {
+    std::uint64_t bytes = sizeof(float);
+    for (const std::int64_t length : piece.shape) bytes *= static_cast<std::uint64_t>(length);
+    tensors.push_back({piece.name, "F32", piece.shape, bytes});
+  }
   RankFileReport report{rank_file_name(rank), {}};
-  SafetensorsWriter writer(folder / report.name, tensors);
-  for (const HeldState& held : pieces) writer.write(held.values);
+  SafetensorsWriter writer(folder / report.name, std::move(tensors), SavedType::fp32);
+  for (const StoredPieces::Piece& piece : pieces.pieces) writer.write(reinterpret_cast<const float*>(piece.values));
   report.checksums = writer.finish();
   return report;
 }

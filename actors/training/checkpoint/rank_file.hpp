@@ -2,11 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/training/state/state_snapshot.hpp"
 #include "model/parameters/parameters.hpp"
+#include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors_checksums.hpp"
 
 namespace pipetrain {
@@ -20,9 +22,14 @@ struct RankFileReport {
   }
 };
 
+// Returns pieces in host memory as the rank's file would have them. `memory` owns their values.
+std::shared_ptr<const StoredPieces> stored_pieces(int rank, const ParameterLayout& layout, const std::vector<HeldState>& pieces,
+                                                  std::shared_ptr<const void> memory);
+
 // Writes FOLDER/rank-00003.safetensors, which is on disk when this returns. Throws WriteError.
 RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, const ParameterLayout& layout,
                                const std::vector<HeldState>& pieces);
+RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, const StoredPieces& pieces);
 
 // Encodes reports as one text, in which ranks of other processes send them, and decodes them. Throws Error(peer_lost)
 // for others.

@@ -10,6 +10,7 @@
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/initial_weights.hpp"
+#include "actors/training/checkpoint/kept_states.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/fingerprint.hpp"
@@ -77,6 +78,12 @@ std::optional<std::string> other_base_note(const fs::path& checkpoint, const Che
       checkpoint.filename().string(), in_words(*state.base_form), in_words(ours));
 }
 
+void set_progress(const CheckpointState& state, TrainJob& job) {
+  job.steps_done = state.step;
+  job.first_loss = state.first_loss;
+  job.last_loss = state.last_loss;
+}
+
 // Throws when the checkpoint belongs to another run.
 void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                    TrainJob& job) {
@@ -102,9 +109,14 @@ void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifes
     job.multimodal = multimodal_parts(checkpoint, job.multimodal ? job.multimodal->folder() : fs::path());
   job.checkpoint = checkpoint;
   job.initial = std::move(initial);
-  job.steps_done = manifest.state.step;
-  job.first_loss = manifest.state.first_loss;
-  job.last_loss = manifest.state.last_loss;
+  set_progress(manifest.state, job);
+}
+
+void continue_from_kept(const KeptCheckpoint& kept, TrainJob& job) {
+  const CheckpointContents& contents = kept.contents;
+  job.multimodal = contents.multimodal;
+  job.initial = open_kept(kept, job.config, job.config.adapter.exists() ? job.initial.weights : nullptr);
+  set_progress(contents.state, job);
 }
 
 void go_on_from_loaded(const fs::path& checkpoint, std::vector<std::string>& notes, TrainJob& job) {
@@ -182,6 +194,7 @@ void set_initial_state(const RunSettings& settings, std::vector<std::string>& no
     job.initial.weights = base_weights(settings.model, notes, job);
     job.base = base_fingerprint(base_model(job.config), *job.initial.weights);
   }
+  if (const auto kept = job.kept ? job.kept->held() : nullptr) return continue_from_kept(*kept, job);
   if (saving.verified && !saving.verified->empty())
     return continue_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
   if (saving.load && !saving.verified) return go_on_from_loaded(*saving.load, notes, job);

@@ -14,6 +14,7 @@ namespace pipetrain {
 void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length);
 
 // Sets the job's initial state, steps done and losses. The first of these that is given is the source:
+// - the states that the job's `kept` holds, which never left the process, so that nothing is verified;
 // - verified: that checkpoint, of which only names and shapes are checked here;
 // - load: that checkpoint;
 // - resume: the newest complete checkpoint of the folder; those passed over are listed in `notes`;

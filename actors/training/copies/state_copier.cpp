@@ -26,17 +26,23 @@ StateCopier::~StateCopier() {
 }
 
 void StateCopier::copy(float* target, std::function<void()> done) {
+  std::vector<float*> targets;
+  for (const HeldState& part : source_) targets.push_back(std::exchange(target, target + part.elements.size()));
+  copy(targets, std::move(done));
+}
+
+void StateCopier::copy(const std::vector<float*>& targets, std::function<void()> done) {
   std::vector<StagedTransfers::Part> parts;
-  for (const HeldState& part : source_) {
+  for (std::size_t i = 0; i < source_.size(); ++i) {
+    const HeldState& part = source_[i];
     const std::size_t bytes = part.elements.size() * sizeof(float);
     if (part.read) {
-      part.read(target);
+      part.read(targets[i]);
     } else if (staged_) {
-      parts.push_back({part.values, target, bytes});
+      parts.push_back({part.values, targets[i], bytes});
     } else {
-      stream_->copy(target, part.values, bytes);
+      stream_->copy(targets[i], part.values, bytes);
     }
-    target += part.elements.size();
   }
   copying_ = true;
   if (staged_) return staged_->read(std::move(parts), std::move(done));

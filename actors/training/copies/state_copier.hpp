@@ -50,6 +50,8 @@ class StateCopier {
   // finished, and later changes must call protect() first. Does not wait for other work, such as a running step. done: called
   // on some host thread once the copy is complete, never after a failure; may be empty. Throws what reading throws.
   void copy(float* target, std::function<void()> done);
+  // Does the same with a target for each part.
+  void copy(const std::vector<float*>& targets, std::function<void()> done);
   // Later work of `stream` may change the source: it comes after the reading of the source. A staged copy blocks the host
   // until then.
   void protect(Stream& stream);

@@ -31,9 +31,9 @@ SettingRows numerics_rows() {
        special(Choices{"tensorwise", "blockwise"}, [](const Run& run) { return fp8_recipe_name(run.numerics.precision); }),
        compared},
       {"num-layers-at-start-in-bf16", "N", "with `precision` fp8: the first N layers multiply in bf16",
-       integer<&Run::numerics, &Numerics::bf16_layers, &Bf16Layers::at_start>(0, most_layers), compared},
+       integer<&Run::numerics, &Numerics::bf16_layers, &Bf16Layers::at_start>(0, most_kept_layers), compared},
       {"num-layers-at-end-in-bf16", "N", "with `precision` fp8: the last N layers do",
-       integer<&Run::numerics, &Numerics::bf16_layers, &Bf16Layers::at_end>(0, most_layers), compared},
+       integer<&Run::numerics, &Numerics::bf16_layers, &Bf16Layers::at_end>(0, most_kept_layers), compared},
   };
 }
 
@@ -70,7 +70,7 @@ SettingRows recompute_rows() {
        choice<&Run::numerics, &Numerics::recompute>(recompute_names()), compared | profiled, "", SettingPhrase(", recompute ")},
       {"recompute-num-layers", "N",
        "only the first N layers of each stage (with chunks, of each chunk); the others keep more: with full they recompute as selective does, with selective nothing",
-       integer<&Run::numerics, &Numerics::recompute_layers>(1, most_layers), compared | profiled, "all",
+       integer<&Run::numerics, &Numerics::recompute_layers>(1, most_kept_layers), compared | profiled, "all",
        SettingPhrase(" of ", "layer")},
       {"loss-chunks", "N",
        "the head and the loss take a microbatch's tokens in N chunks, one after the other, so that the logits are never in memory as a whole; it computes them twice",

@@ -30,7 +30,7 @@ SettingRows recompute_rows();
 namespace setting_members {
 
 // Ranges and limits that several subjects need.
-constexpr std::int64_t most_devices = 65536, most_layers = 1'000'000;
+constexpr std::int64_t most_devices = 65536, most_kept_layers = 1'000'000;
 constexpr auto below_one = NumberRange::from_to_below(0, 1);
 constexpr NumberRange scale_range{.above = true, .has_maximum = true, .maximum = 1e30};
 

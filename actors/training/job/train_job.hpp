@@ -17,6 +17,7 @@
 
 namespace pipetrain {
 
+class KeptStates;
 class MultimodalParts;
 class Ops;
 class RunRecorder;
@@ -33,6 +34,12 @@ struct InitialState {
   std::optional<LossScaleState> loss_scale;            // no value: as a new run begins
   std::optional<VarianceState> variance;               // likewise, of gradients in 1 bit
   std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one, or all are 0
+
+  // Ends the use of the sources of what ranks have loaded, for example of their memory.
+  void forget_sources() {
+    weights.reset();
+    states.clear();
+  }
 };
 
 // Replaces the operations of a rank, given those that it would use; for measurements. All ranks' workers call it at once.
@@ -56,6 +63,9 @@ struct TrainJob : JobSettings {
   bool keeps_copies = false;                          // copies each rank's state after each step, so that a run can go back
   bool shares_copies = false;                         // see shares_copies()
 
+  // Receives the states of this layout, for the next one, which may begin from them: see kept_states.hpp. Null: none follows in
+  // this process, or it begins from files.
+  std::shared_ptr<KeptStates> kept;
   std::filesystem::path checkpoint;  // the one that it continues from; empty: none
   std::int64_t steps_done = 0;       // steps of the run that this one continues
   double first_loss = 0;             // of that run's first step

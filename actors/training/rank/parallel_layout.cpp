@@ -160,6 +160,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   setup.saves = job.saves;
+  setup.kept = job.kept;
   if (job.keeps_copies) setup.kept_copies = passes_copies_ ? copies_with_buddy : copies_alone;
   return setup;
 }

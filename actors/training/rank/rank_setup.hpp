@@ -64,6 +64,7 @@ struct RankSetup : MeshRank, JobSettings {
   schedules::StageNeeds needs;
   WrapOps wrap_ops;                      // may be null
   bool saves = false;                    // keeps host memory for a snapshot of its states
+  std::shared_ptr<KeptStates> kept;      // see TrainJob
   std::shared_ptr<StateCopies> copies;   // receives a copy of its state after each step; null: none is kept
   std::shared_ptr<StepRecords> records;  // receives the record that a training step brings; not null where copies are kept
   ContinuedState continued;              // the copy that it continues from

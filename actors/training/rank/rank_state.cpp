@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "actors/training/checkpoint/kept_states.hpp"
 #include "core/error.hpp"
 #include "model/parameters/arena_views.hpp"
 
@@ -19,10 +20,15 @@ bool lies_in(const Tensor& memory, const Tensor& arena) {
 }  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
-    : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, tp, ops) {
+    : setup_(setup),
+      layout_(layout),
+      tp_(tp),
+      ops_(ops),
+      storages_(setup, layout, tp, ops),
+      snapshot_memory_(setup.kept ? setup.kept->memory() : std::make_shared<SnapshotMemory>()) {
   if (ReferenceWeights::are_needed(setup))
     reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
-  if (setup.saves) snapshot();
+  if (setup.saves && !(setup.kept && setup.kept->held())) snapshot();
   if (setup.copies) copies_.emplace(RankCopies::Setup{setup.rank, setup.device, setup.copies, setup.buddies}, storages_.held());
 }
 
@@ -57,8 +63,13 @@ void RankState::keep_copy(std::int64_t step) {
 }
 
 StateSnapshot& RankState::snapshot() {
-  if (!snapshot_) snapshot_.emplace(*setup_.device, to_string(setup_.id), storages_.saved());
+  if (!snapshot_) snapshot_.emplace(*setup_.device, to_string(setup_.id), storages_.saved(), *snapshot_memory_);
   return *snapshot_;
+}
+
+void RankState::keep_snapshot() {
+  snapshot_->wait();
+  if (!snapshot_->pieces().empty()) setup_.kept->add(setup_.rank, layout_, *snapshot_);
 }
 
 bool RankState::any_gradients(bool (GradientStorage::*has)() const) const {

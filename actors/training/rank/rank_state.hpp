@@ -52,8 +52,10 @@ class RankState {
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
   void check_holds(const StatePart& part) const { storages_.check_holds(part); }
   // Returns a snapshot of the state that this rank saves: later steps wait until it has been copied. Allocated by the first
-  // call, unless the setup says that the rank saves.
+  // call, unless the setup says that the rank saves and the memory is not that from which it begins.
   StateSnapshot& snapshot();
+  // Adds the snapshot that was taken, once it is complete, to the setup's kept states. For any thread.
+  void keep_snapshot();
 
   // Before a step's first action.
   void begin_step(const StepInfo& step);
@@ -92,10 +94,12 @@ class RankState {
   TiedGrads tied_sums(const TrainedGroup& group) const;
 
   const RankSetup& setup_;
+  const ParameterLayout& layout_;
   TensorParallel tp_;
   Ops& ops_;
   GroupStorages storages_;
   std::unique_ptr<ReferenceWeights> reference_;  // null: none
+  const std::shared_ptr<SnapshotMemory> snapshot_memory_;
   std::optional<StateSnapshot> snapshot_;
   std::optional<RankCopies> copies_;  // where the setup keeps copies
   std::int64_t applied_steps_ = 0;

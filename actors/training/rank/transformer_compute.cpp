@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "actors/training/checkpoint/kept_states.hpp"
 #include "actors/training/checkpoint/rank_file.hpp"
 #include "actors/training/copies/copy_request.hpp"
 
@@ -99,7 +100,8 @@ void TransformerCompute::save_state(std::int64_t number, const std::string& wher
         &TransformerCompute::wait_for_copies);
   } else {
     save(
-        saving, [](RankCompute& one, const Saving&) { one.state().snapshot().take(); }, &TransformerCompute::write);
+        saving, [](RankCompute& one, const Saving&) { one.state().snapshot().take(); },
+        where == KeptStates::target() ? &TransformerCompute::keep : &TransformerCompute::write);
   }
 }
 
@@ -136,6 +138,11 @@ std::string TransformerCompute::write(const Saving& saving) {
       reports.push_back(write_rank_file(saving.where, rank(index).rank(), rank(index).layout(), snapshot.pieces()));
   }
   return text_of(reports);
+}
+
+std::string TransformerCompute::keep(const Saving&) {
+  for (std::size_t index = 0; index < ranks(); ++index) rank(index).state().keep_snapshot();
+  return "";
 }
 
 std::string TransformerCompute::wait_for_copies(const Saving&) {

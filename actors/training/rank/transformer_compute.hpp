@@ -35,7 +35,8 @@ class TransformerCompute : public RankedCompute {
   void read_state(std::int64_t number, const StatePart& part, float* out) override;
   std::size_t state_elements(const StatePart& part) const override;
   // Writes a file for each rank that stores something for the run; the report: see rank_file.hpp.
-  // For a CopyRequest it copies states to memory instead, and reports nothing.
+  // For a CopyRequest it copies states to memory instead, and for KeptStates::target() it adds them to the setup's; both report
+  // nothing.
   void save_state(std::int64_t number, const std::string& where) override;
 
  private:
@@ -46,6 +47,7 @@ class TransformerCompute : public RankedCompute {
   // Does `begin` on all workers and then `end` on the saver's thread, which returns the report.
   void save(std::shared_ptr<Saving> saving, OnRank begin, std::string (TransformerCompute::*end)(const Saving&));
   std::string write(const Saving& saving);
+  std::string keep(const Saving& saving);
   std::string wait_for_copies(const Saving& saving);
 
   Worker saver_{"saver"};  // writes files; the workers post its jobs

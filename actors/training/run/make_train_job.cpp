@@ -188,15 +188,21 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 }  // namespace
 
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
+namespace {
+
+// take: sets the job's data.
+template <class TakeData>
+TrainJob make_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<KeptStates> kept,
+                  const TakeData& take) {
   TrainJob job;
+  job.kept = std::move(kept);
   job.config = read_model(settings.model, notes);
   set_base_form(settings.model, settings.numerics.precision.compute, job.config);
   job.config.preference = settings.preference.formula();
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
   if (!job.config.mtp.is_trained()) job.config.mtp = {};  // so that checkpoints and profiles say what the run has
-  dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
+  take(job);
   static_cast<JobSettings&>(job) = settings;
   job.preference.reference_model = reference_model(settings);
   job.batch.microbatch *= job.dataset->samples_per_row();
@@ -217,6 +223,22 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   set_initial_state(settings, notes, job);
   if (job.config.preference && job.config.preference->has_reference()) job.initial.reference = open_reference(settings, job);
   return job;
+}
+
+}  // namespace
+
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
+  return make_job(settings, notes, nullptr, [&](TrainJob& job) {
+    dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
+  });
+}
+
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, const RunBefore& before) {
+  return make_job(settings, notes, before.kept, [&](TrainJob& job) {
+    if (!before.data) return open_data(settings, notes, job);
+    job.dataset = before.data;
+    job.evaluation = before.evaluation;
+  });
 }
 
 }  // namespace pipetrain

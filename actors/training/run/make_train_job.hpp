@@ -18,4 +18,12 @@ namespace pipetrain {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes,
                         std::shared_ptr<const Dataset> dataset = nullptr);
 
+// A layout of a run takes these over from the one before it in the same process.
+struct RunBefore {
+  std::shared_ptr<const Dataset> data, evaluation;  // null: they are opened
+  std::shared_ptr<KeptStates> kept;                 // see TrainJob
+};
+// Does the same for the next layout, with the states that are held, if there are any.
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, const RunBefore& before);
+
 }  // namespace pipetrain

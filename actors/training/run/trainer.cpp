@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "actors/engine/run_failed.hpp"
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/checkpoint/choice_biases.hpp"
+#include "actors/training/checkpoint/kept_states.hpp"
 #include "actors/training/copies/copy_request.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
@@ -38,6 +40,7 @@ class Trainer::Run {
         verdicts_(layout(), job_),
         biases_(job_),
         progress_(job_) {
+    if (job_.kept) job_.initial.forget_sources();
     if (evaluation_) evaluator_.emplace(job_, evaluation_, verdicts_.results());
     if (job_.config.preference) preferences_.emplace(job_, verdicts_.results(), samples_, evaluation_);
   }
@@ -45,6 +48,7 @@ class Trainer::Run {
   StepReport step(bool another_follows, std::optional<double> learning_rate) {
     StepReport report = with_takeovers([&] { return run_step(another_follows, learning_rate); });
     report.takeovers = memberships_.take_takeovers();
+    if (job_.kept) job_.kept->forget();
     return report;
   }
 
@@ -177,9 +181,18 @@ class Trainer::Run {
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
-    return pipetrain::start_checkpoint(
-        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, job_.model_name, std::move(check_folder)},
-        [this](const std::string& where) { return pipeline().save_state(where); });
+    if (!data_) data_ = data_fingerprint(*job_.dataset);
+    CheckpointContents saved = contents();
+    saved.state.data = *data_;
+    saved.check_folder = std::move(check_folder);
+    return pipetrain::start_checkpoint(folder, saved,
+                                       [this](const std::string& where) { return pipeline().save_state(where); });
+  }
+
+  bool keeps_states() const { return job_.kept != nullptr; }
+  void keep_states() {
+    pipeline().save_state(KeptStates::target()).get();
+    job_.kept->hold({contents(), job_.dataset, job_.evaluation});
   }
 
  private:
@@ -218,29 +231,17 @@ class Trainer::Run {
     repeated_rates_.clear();
   }
 
-  CheckpointState checkpoint_state() {
-    if (!data_) data_ = data_fingerprint(*job_.dataset);
+  // Without the fingerprint of the data.
+  CheckpointContents contents() const {
     const RunProgress::Counts& done = progress_.now();
-    CheckpointState state;
-    state.step = done.steps;
-    state.applied_steps = done.applied_steps;
-    state.optimizer = job_.optimizer.name;
-    state.trained = job_.config.trained;
-    state.base = job_.base;
-    if (job_.base || job_.config.base_form != WeightForm::plain) state.base_form = name_of(job_.config.base_form);
-    state.compression = compression_text(job_);
-    state.loss_scale = verdicts_.loss_scale_state();
-    state.variance = verdicts_.variance_state();
-    state.expert_biases = biases_.values();
-    state.first_loss = done.first_loss;
-    state.last_loss = done.last_loss;
-    state.global_batch = job_.batch.global_batch();
-    state.sequence = job_.dataset->sequence_length();
-    state.seed = job_.samples.seed;
-    state.shuffle = job_.samples.shuffle;
-    state.samples = job_.dataset->size();
-    state.data = *data_;
-    return state;
+    CheckpointContents contents = contents_of(job_);
+    contents.state.step = done.steps;
+    contents.state.applied_steps = done.applied_steps;
+    contents.state.loss_scale = verdicts_.loss_scale_state();
+    contents.state.variance = verdicts_.variance_state();
+    contents.state.expert_biases = biases_.values();
+    std::tie(contents.state.first_loss, contents.state.last_loss) = std::tie(done.first_loss, done.last_loss);
+    return contents;
   }
 
   // The learning rate's schedule counts the steps that the optimizer applied: a skipped step neither warms up nor
@@ -305,6 +306,8 @@ std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder,
 void Trainer::save_model(const std::filesystem::path& folder, const ModelFolderOptions& options) {
   run_->save_model(folder, options);
 }
+bool Trainer::keeps_states() const { return run_->keeps_states(); }
+void Trainer::keep_states() { run_->keep_states(); }
 std::vector<std::string> Trainer::waiting() {
   std::vector<std::string> lines;
   run_->with_pipeline([&](Pipeline& pipeline) { lines = pipeline.waiting(); });

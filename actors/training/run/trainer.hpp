@@ -132,6 +132,11 @@ class Trainer {
   // durable, or throws the failure: see start_checkpoint(). One at a time. `check_folder`: see CheckpointContents.
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder = nullptr);
 
+  // True where the job has kept states; keep_states() then adds those after the last step, with which the next layout of the
+  // run begins in this process. No further step may follow, and no checkpoint may be being written. Throws RunFailed.
+  bool keeps_states() const;
+  void keep_states();
+
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline
   // Makes step() and evaluate() throw StepLeft from now on, see Pipeline; start_checkpoint() then saves the state after the

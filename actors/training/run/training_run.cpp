@@ -104,6 +104,11 @@ void TrainingRun::copy_states() {
   trainer_.copy_states();
 }
 
+void TrainingRun::keep_states() {
+  finish_checkpoint();
+  trainer_.keep_states();
+}
+
 void TrainingRun::save_model() {
   if (settings_.folder)
     save([&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}, {}}); });

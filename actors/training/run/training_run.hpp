@@ -42,6 +42,8 @@ class TrainingRun {
   void save_last();
   // Between steps of an elastic run: Trainer::copy_states(), once the checkpoint that is being written is on disk.
   void copy_states();
+  // After the last step in a layout: Trainer::keep_states(), once the checkpoint that is being written is on disk.
+  void keep_states();
   // Writes the model as a Hugging Face folder, for a run that has finished.
   void save_model();
 

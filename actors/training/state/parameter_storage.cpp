@@ -23,6 +23,15 @@ void write_state(OptimizerStorage& storage, const std::string& state, std::size_
   transfers->write(arena + begin, values.data(), values.size_bytes());
 }
 
+// Writes a part whose values the source has in memory. Returns false where it has not.
+bool is_passed(const WeightSource& source, const Parameter& slice, OptimizerStorage& storage, const std::string& state,
+               const TensorStates::Part& part) {
+  return source.pass_in_memory(slice, {part.held.begin, part.held.end},
+                               [&](std::size_t begin, const float* values, std::size_t count) {
+                                 storage.write(state, part.begin + (begin - part.held.begin), values, count);
+                               });
+}
+
 }  // namespace
 
 ParameterStorage::ParameterStorage(const StorageSetup& setup, Ops& ops)
@@ -108,14 +117,15 @@ void ParameterStorage::load(const std::string& state, const WeightSource& source
   if (gradients_->compressed() != nullptr && is_compression_error(state))
     return gradients_->compressed()->load(state, source, stream_);
   optimizer_storage_->begin_writing(state);
-  const std::vector<TensorStates::Part> parts = parts_of(state);
-  const auto slice_of = [&](std::size_t i) -> const Parameter& {
-    return parts[i].own ? *parts[i].own : setup_.layout.parameters[parts[i].held.parameter];
+  std::vector<TensorStates::Part> parts = parts_of(state);
+  const auto slice_of = [&](const TensorStates::Part& part) -> const Parameter& {
+    return part.own ? *part.own : setup_.layout.parameters[part.held.parameter];
   };
+  std::erase_if(parts, [&](const auto& part) { return is_passed(source, slice_of(part), *optimizer_storage_, state, part); });
   float* const arena = setup_.device->id().kind == DeviceKind::cpu ? optimizer_storage_->on_device(state) : nullptr;
-  load_slices(source, parts.size(), slice_of, *setup_.device,
+  load_slices(source, parts.size(), [&](std::size_t i) -> const Parameter& { return slice_of(parts[i]); }, *setup_.device,
               {.in_place = [&](std::size_t i) -> float* {
-                 const bool whole = parts[i].held.size() == static_cast<std::size_t>(slice_of(i).local.elements());
+                 const bool whole = parts[i].held.size() == static_cast<std::size_t>(slice_of(parts[i]).local.elements());
                  return arena != nullptr && whole ? arena + parts[i].begin : nullptr;
                },
                .store =

@@ -4,19 +4,14 @@
 
 namespace pipetrain {
 
-std::size_t snapshot_bytes(const std::vector<HeldState>& source) { return count_elements(source) * sizeof(float); }
-
-StateSnapshot::StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source)
+StateSnapshot::StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source, SnapshotMemory& memory)
     : pieces_(source), copier_(device, std::move(source), CopyWay::direct) {
-  if (pieces_.empty()) return;
-  memory_ = device.allocate_host(snapshot_bytes(pieces_), rank + ": snapshot to save");
-  auto* next = static_cast<float*>(memory_.data());
-  for (HeldState& piece : pieces_) {
-    piece.values = next;
-    next += piece.elements.size();
-  }
+  std::vector<std::size_t> lengths;
+  for (const HeldState& piece : pieces_) lengths.push_back(piece.elements.size());
+  places_ = memory.allocate(device, lengths, rank + ": snapshot to save");
+  for (std::size_t i = 0; i < pieces_.size(); ++i) pieces_[i].values = places_.at[i];
 }
 
-void StateSnapshot::take() { copier_.copy(static_cast<float*>(memory_.data()), {}); }
+void StateSnapshot::take() { copier_.copy(places_.at, {}); }
 
 }  // namespace pipetrain

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/training/copies/state_copier.hpp"
+#include "actors/training/state/snapshot_memory.hpp"
 #include "core/device.hpp"
 
 namespace pipetrain {
@@ -14,8 +16,8 @@ namespace pipetrain {
 // called again only when nobody reads the previous pieces.
 class StateSnapshot {
  public:
-  // source: on the device; must stay. Throws Error(out_of_memory).
-  StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source);
+  // source: on the device; must stay. Its copies are in this memory. Throws Error(out_of_memory).
+  StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source, SnapshotMemory& memory);
 
   // Starts to copy the source: see StateCopier::copy().
   void take();
@@ -25,14 +27,13 @@ class StateSnapshot {
   void wait() { copier_.wait(); }
   // Returns the copies, in the order of the source.
   const std::vector<HeldState>& pieces() const { return pieces_; }
+  // Returns the owner of the copies, which may outlive the snapshot.
+  const std::shared_ptr<const void>& memory() const { return places_.memory; }
 
  private:
   std::vector<HeldState> pieces_;
-  Buffer memory_;  // declared before the copier, which may still write to it
+  SnapshotMemory::Places places_;  // declared before the copier, which may still write to it
   StateCopier copier_;
 };
-
-// Returns the host memory that a snapshot of these parts takes.
-std::size_t snapshot_bytes(const std::vector<HeldState>& source);
 
 }  // namespace pipetrain
