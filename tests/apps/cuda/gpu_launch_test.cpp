@@ -50,10 +50,22 @@ LearnedOnGpus train_on_gpus(const std::string& command, const std::string& layou
 
 TEST_CASE("processes with a GPU each learn what one process with both learns, to the bit", "[gpu][launch][slow]") {
   if (!test::needs_gpus(cuda_device_count(), 2)) return;
-  for (const std::string layout :
-       {"--pp 2", "--dp 2", "--pp 2 --schedule interleaved --chunks 2", "--pp 2 --schedule zb-v", "--pp 2 --order ready",
-        "--dp 2 --zero 1", "--dp 2 --zero 2 --microbatches 1", "--dp 2 --zero 3", "--tp 2", "--tp 2 --sequence-parallel off",
-        "--model gpt2 --tp 2 --seq-len 1024 --microbatch 2"}) {  // the last one's tensors travel in pieces
+  // Tensors of gpt2 travel in pieces.
+  const std::string in_pieces = "--model gpt2 --tp 2 --seq-len 1024 --microbatch 2";
+  const std::vector<std::string> layouts{"--pp 2",
+                                         "--dp 2",
+                                         "--pp 2 --schedule interleaved --chunks 2",
+                                         "--pp 2 --schedule zb-v",
+                                         "--pp 2 --order ready",
+                                         "--dp 2 --zero 1",
+                                         "--dp 2 --zero 2 --microbatches 1",
+                                         "--dp 2 --zero 3",
+                                         "--tp 2",
+                                         "--tp 2 --sequence-parallel off",
+                                         "--tp 2 --schedule braided-v",
+                                         in_pieces,
+                                         in_pieces + " --schedule braided-v"};
+  for (const std::string& layout : layouts) {
     const LearnedOnGpus alone = train_on_gpus("", layout);
     REQUIRE(alone.metrics.size() == 4);
     for (const std::string transport : {"ipc", "nccl", "nccl-send"}) {
