@@ -21,6 +21,28 @@ struct HostMoment {
   EightBitState state() { return {codes.data(), magnitudes.data()}; }
 };
 
+using Part = EightBitPlaces::Part;
+
+// One operation steps the experts of a layer, whose matrices lie side by side and end with whole blocks.
+bool follows(const Part& part, const Part& before) {
+  const std::size_t elements = before.held.part.size();
+  const bool ends_block = before.in_fp32 || elements % static_cast<std::size_t>(eight_bit_block) == 0;
+  return ends_block && part.in_fp32 == before.in_fp32 && part.decays == before.decays &&
+         part.held.weight == before.held.weight + elements && part.held.grad == before.held.grad + elements &&
+         part.held.rounded == before.held.rounded + elements;
+}
+
+// Calls body with each row of parts that follow one another.
+template <class Part, class Body>
+void for_each_row(std::span<Part> parts, Body body) {
+  while (!parts.empty()) {
+    std::size_t count = 1;
+    while (count < parts.size() && parts[count].follows) ++count;
+    body(parts.first(count));
+    parts = parts.subspan(count);
+  }
+}
+
 }  // namespace
 
 EightBitPlaces::EightBitPlaces(const StatePlaces& places) {
@@ -28,19 +50,31 @@ EightBitPlaces::EightBitPlaces(const StatePlaces& places) {
     auto& own = parts_.emplace_back();
     for (const HeldPlace& held : unit) {
       const Parameter& parameter = places.layout().parameters[held.part.parameter];
-      Part& part = own.emplace_back(Part{.held = held, .decays = parameter.decays});
-      part.in_fp32 = parameter.full.elements() < least_eight_bit_elements;
-      part.codes = bytes_;
-      if (!part.in_fp32) bytes_ += align_up(held.part.size());
-      part.values = bytes_;
-      bytes_ += align_up((part.in_fp32 ? held.part.size() : blocks_of(held.part.size())) * sizeof(float));
+      own.push_back(
+          {.held = held, .in_fp32 = parameter.full.elements() < least_eight_bit_elements, .decays = parameter.decays});
     }
+    std::sort(own.begin(), own.end(), [](const Part& a, const Part& b) { return a.held.weight < b.held.weight; });
+    for (std::size_t i = 1; i < own.size(); ++i) own[i].follows = pipetrain::follows(own[i], own[i - 1]);
+    for_each_row(std::span(own), [&](std::span<Part> row) { place(row); });
   }
+}
+
+void EightBitPlaces::place(std::span<Part> row) {
+  for (Part& part : row) {
+    part.codes = bytes_;
+    if (!part.in_fp32) bytes_ += part.held.part.size();
+  }
+  bytes_ = align_up(bytes_);
+  for (Part& part : row) {
+    part.values = bytes_;
+    bytes_ += (part.in_fp32 ? part.held.part.size() : blocks_of(part.held.part.size())) * sizeof(float);
+  }
+  bytes_ = align_up(bytes_);
 }
 
 EightBitOptimizer::EightBitOptimizer(const Setup& setup) : ResidentOptimizer(setup, {}), places_(setup.places) {
   for (const auto& unit : places_.by_unit())
-    for (const EightBitPlaces::Part& part : unit) by_state_.push_back(&part);
+    for (const Part& part : unit) by_state_.push_back(&part);
   std::sort(by_state_.begin(), by_state_.end(), [](const auto* a, const auto* b) { return a->held.state < b->held.state; });
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     const Tensor memory =
@@ -63,21 +97,21 @@ float* EightBitOptimizer::on_device(const std::string& state) const {
   return nullptr;
 }
 
-const EightBitPlaces::Part& EightBitOptimizer::part_at(std::size_t state_begin) const {
+const Part& EightBitOptimizer::part_at(std::size_t state_begin) const {
   const auto after = std::upper_bound(by_state_.begin(), by_state_.end(), state_begin,
                                       [](std::size_t at, const auto* part) { return at < part->held.state; });
   assert(after != by_state_.begin());
   return **std::prev(after);
 }
 
-EightBitState EightBitOptimizer::on_device(std::size_t moment, const EightBitPlaces::Part& part) const {
+EightBitState EightBitOptimizer::on_device(std::size_t moment, const Part& part) const {
   return {reinterpret_cast<std::uint8_t*>(memory_[moment] + part.codes),
           reinterpret_cast<float*>(memory_[moment] + part.values)};
 }
 
 void EightBitOptimizer::read(const std::string& state, std::size_t begin, float* values, std::size_t count) {
   if (state == weights_state) return ResidentOptimizer::read(state, begin, values, count);
-  const EightBitPlaces::Part& part = part_at(begin);
+  const Part& part = part_at(begin);
   const EightBitState own = on_device(moment(state), part);
   const std::size_t first = begin - part.held.state, elements = part.held.part.size();
   assert(first + count <= elements);
@@ -103,7 +137,7 @@ void EightBitOptimizer::begin_writing(const std::string& state) {
 
 void EightBitOptimizer::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
   if (state == weights_state) return ResidentOptimizer::write(state, begin, values, count);
-  const EightBitPlaces::Part& part = part_at(begin);
+  const Part& part = part_at(begin);
   const EightBitState own = on_device(moment(state), part);
   assert(begin == part.held.state && count == part.held.part.size());
   HostMoment host(part.in_fp32 ? 0 : count);
@@ -119,22 +153,29 @@ void EightBitOptimizer::write(const std::string& state, std::size_t begin, const
   stream.synchronize();
 }
 
-void EightBitOptimizer::step_part(const EightBitPlaces::Part& part, const OptimizerArenas& arenas, const OptimizerStep& step,
+void EightBitOptimizer::step_unit(std::span<const Part> parts, const OptimizerArenas& arenas, const OptimizerStep& step,
                                   bool is_preview) {
-  const std::size_t elements = part.held.part.size();
-  const UpdateRule rule = setup().optimizer.rule(step, part.decays);
-  const Tensor weight = span(arenas.weights, part.held.weight, elements), grad = span(arenas.grads, part.held.grad, elements);
+  for_each_row(parts, [&](std::span<const Part> row) { step_row(row, arenas, step, is_preview); });
+}
+
+void EightBitOptimizer::step_row(std::span<const Part> row, const OptimizerArenas& arenas, const OptimizerStep& step,
+                                 bool is_preview) {
+  const Part& first = row.front();
+  std::size_t elements = 0;
+  for (const Part& part : row) elements += part.held.part.size();
+  const UpdateRule rule = setup().optimizer.rule(step, first.decays);
+  const Tensor weight = span(arenas.weights, first.held.weight, elements), grad = span(arenas.grads, first.held.grad, elements);
   std::optional<Tensor> rounded;
-  if (arenas.rounded.data != nullptr) rounded = span(arenas.rounded, part.held.rounded, elements);
-  if (part.in_fp32) {
+  if (arenas.rounded.data != nullptr) rounded = span(arenas.rounded, first.held.rounded, elements);
+  if (first.in_fp32) {
     UpdateArgs args{.weight = weight, .grad = grad, .states = {}, .rounded = rounded, .preview = is_preview, .rule = rule};
     for (std::size_t i = 0; i < memory_.size(); ++i)
-      args.states[i] = {on_device(i, part).magnitudes, {static_cast<std::int64_t>(elements)}, DType::f32};
+      args.states[i] = {on_device(i, first).magnitudes, {static_cast<std::int64_t>(elements)}, DType::f32};
     return setup().ops.update(args);
   }
   setup().ops.eight_bit_update({.weight = weight,
                                 .grad = grad,
-                                .states = {on_device(0, part), on_device(1, part)},
+                                .states = {on_device(0, first), on_device(1, first)},
                                 .rounded = rounded,
                                 .preview = is_preview,
                                 .rule = std::get<AdamW>(rule)});
@@ -142,15 +183,14 @@ void EightBitOptimizer::step_part(const EightBitPlaces::Part& part, const Optimi
 
 void EightBitOptimizer::preview(const Tensor& grads, const OptimizerStep& step) {
   const OptimizerArenas own = arenas(grads);
-  for (const auto& unit : places_.by_unit())
-    for (const EightBitPlaces::Part& part : unit) step_part(part, own, step, true);
+  for (const auto& unit : places_.by_unit()) step_unit(unit, own, step, true);
 }
 
 void EightBitOptimizer::step(const Tensor& grads, const OptimizerStep& step, const Listener& listener) {
   const OptimizerArenas own = arenas(grads);
   for (std::size_t unit = 0; unit < places_.by_unit().size(); ++unit) {
     listener.steps(unit);
-    for (const EightBitPlaces::Part& part : places_.by_unit()[unit]) step_part(part, own, step, false);
+    step_unit(places_.by_unit()[unit], own, step, false);
     listener.stepped(unit);
   }
 }

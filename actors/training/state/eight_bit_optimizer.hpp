@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,16 @@ class EightBitPlaces {
   struct Part {
     HeldPlace held;
     bool in_fp32 = false, decays = true;
+    bool follows = false;               // in every arena it begins where the part before it ends: one operation steps both
     std::size_t codes = 0, values = 0;  // values: of the magnitudes of blocks, or of elements in fp32
   };
+  // The parts of each unit, in the order of their weights.
   const std::vector<std::vector<Part>>& by_unit() const { return parts_; }
   std::size_t bytes() const { return bytes_; }  // of one moment
 
  private:
+  void place(std::span<Part> row);  // parts that follow one another
+
   std::vector<std::vector<Part>> parts_;
   std::size_t bytes_ = 0;
 };
@@ -50,7 +55,11 @@ class EightBitOptimizer final : public ResidentOptimizer {
   std::size_t moment(const std::string& state) const;
   const EightBitPlaces::Part& part_at(std::size_t state_begin) const;
   EightBitState on_device(std::size_t moment, const EightBitPlaces::Part& part) const;
-  void step_part(const EightBitPlaces::Part& part, const OptimizerArenas& arenas, const OptimizerStep& step, bool is_preview);
+  void step_unit(std::span<const EightBitPlaces::Part> parts, const OptimizerArenas& arenas, const OptimizerStep& step,
+                 bool is_preview);
+  // row: parts that follow one another.
+  void step_row(std::span<const EightBitPlaces::Part> row, const OptimizerArenas& arenas, const OptimizerStep& step,
+                bool is_preview);
 
   EightBitPlaces places_;
   std::vector<const EightBitPlaces::Part*> by_state_;  // rising
