@@ -186,10 +186,6 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
       counted(rate.warmup_steps, "step"), rate.total_steps);
 }
 
-}  // namespace
-
-namespace {
-
 // take: sets the job's data.
 template <class TakeData>
 TrainJob make_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<KeptStates> kept,
