@@ -25,9 +25,9 @@ __device__ void copy_tables(EightBitSearch (&tables)[2]) {
   __syncthreads();
 }
 
-// The rule's roots and quotients without branches, so that the compiler can interleave a thread's elements: the sequences that
-// it makes itself of sqrtf() and of a division, less those for operands of extreme sizes. Results are rounded as there except
-// for roots of values below 2^-126, which are under 2^-63, and where a quotient or its operands are near the ends of fp32.
+// The rule's roots and quotients without branches, so that the compiler can interleave a thread's elements. They are what it
+// makes of sqrtf() and of a division, less the branches for operands of extreme sizes: results are rounded likewise, except
+// roots of values below 2^-126, which are under 2^-63, and quotients that are near the ends of fp32 or whose operands are.
 struct StraightMath : DeviceMath {
   __device__ static float root(float value) {
     float inverse;
@@ -38,7 +38,8 @@ struct StraightMath : DeviceMath {
   __device__ static float scaled_quotient(float factor, float dividend, float divisor) {
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(divisor));
-    return factor * quotient(dividend, divisor, __fmaf_rn(__fmaf_rn(-divisor, inverse, 1.0F), inverse, inverse));
+    // The compiler could fuse either this product or the decayed weight with their difference, and choose anew for each kernel.
+    return __fmul_rn(factor, quotient(dividend, divisor, __fmaf_rn(__fmaf_rn(-divisor, inverse, 1.0F), inverse, inverse)));
   }
   // inverse: of the divisor, rounded by at most one unit.
   __device__ static float quotient(float dividend, float divisor, float inverse) {
