@@ -14,13 +14,13 @@
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/shared_options.hpp"
+#include "apps/tune/usual_devices.hpp"
 #include "core/device.hpp"
 #include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/stored_model.hpp"
-#include "tuning/measured_devices.hpp"
 #include "tuning/profiled_scales.hpp"
 
 namespace pipetrain {
@@ -48,47 +48,6 @@ void read_tuned_model(const OptionValues& values, TuneOptions& options) {
   if (options.request.sequence > config.max_positions)
     values.fail("seq-len",
                 fmt::format("the model {} has {} positions; give as many or fewer", options.model, config.max_positions));
-}
-
-// The values of options that are not given: the measurements of doctor, or typical values of a GPU.
-struct Usual {
-  std::optional<int> devices;
-  DeviceKind device = DeviceKind::cuda;
-  double memory_bytes = 80 * bytes_per_gib, fp32_flops = 50e12, memory_rate = 3000e9, block_overhead = 40e-6;
-  std::optional<double> bf16_flops = 400e12;
-  double link_rate = 300e9, latency = 15e-6;
-  int hosts = 1;
-  double host_link_rate = 25e9, host_latency = 30e-6;  // 200 Gbit/s for each GPU
-};
-
-Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
-  Usual usual;
-  if (const auto file = values.text("measured")) {
-    check_input_file(values, "measured");
-    const MeasuredDevices measured = read_measured_devices(*file);
-    usual.hosts = measured.host_count();
-    usual.devices = measured.count * usual.hosts;
-    if (const auto link = measured.between_hosts()) {
-      // One process measured it alone; in a run all devices of a host share it.
-      usual.host_link_rate = link->rate / measured.count;
-      usual.host_latency = link->latency;
-    }
-    usual.device = measured.kind;
-    usual.memory_bytes = measured.memory_bytes;
-    usual.fp32_flops = measured.fp32_flops;
-    usual.bf16_flops = measured.bf16_flops;
-    usual.memory_rate = measured.memory_rate;
-    usual.block_overhead = measured.block_overhead;
-    usual.link_rate = measured.link_rate.value_or(usual.link_rate);
-    usual.latency = measured.latency.value_or(usual.latency);
-    if (!measured.link_rate && !(values.given("bandwidth") && values.given("latency")))
-      options.notes.push_back(fmt::format("{} has one device and no link between two: those are taken as {:g} GB/s and {:g} us",
-                                          *file, usual.link_rate / 1e9, usual.latency * 1e6));
-  } else if (const int gpus = cuda_device_count(); gpus > 0) {
-    usual.devices = gpus;
-    if (!values.given("memory")) usual.memory_bytes = static_cast<double>(make_cuda_device(0)->memory().free);
-  }
-  return usual;
 }
 
 int read_hosts(const OptionValues& values, int devices, int usual) {
@@ -120,7 +79,7 @@ Offload read_offloading(const OptionValues& values) {
 }
 
 // Returns the speed of a device of the request's kind, in its precision, and of the links.
-DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const LayoutRequest& request) {
+DeviceSpeed read_speed(const OptionValues& values, const UsualDevices& usual, const LayoutRequest& request) {
   DeviceSpeed speed = request.speed;
   const auto read = [&](const char* name, double unit, double otherwise) {
     const auto given = values.number(name);
@@ -145,7 +104,7 @@ DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const Lay
 }
 
 void read_devices(const OptionValues& values, TuneOptions& options) {
-  const Usual usual = usual_numbers(values, options);
+  const UsualDevices usual = usual_devices(values, options.notes);
   auto& request = options.request;
   const auto devices = values.integer("devices");
   if (!devices && !usual.devices) values.fail("devices", "no GPU is visible to count; say how many devices to plan for");
@@ -302,7 +261,7 @@ OptionRows run_rows() {
 
 OptionRows speed_rows() {
   constexpr const char* group = "Devices";
-  const Usual usual;
+  const UsualDevices usual;
   const auto in = [](double value, double unit) { return fmt::format("{:g}", value / unit); };
   const auto microseconds = NumberRange::from_to(0, 1e9);
   const auto rates = in_units(rate_range, 1e9), flops = in_units(flops_range, 1e12);

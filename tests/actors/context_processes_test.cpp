@@ -54,12 +54,7 @@ void check_process_rings(const std::vector<ProcessRing>& rings) {
     const Reference reference = golden_reference(golden);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
     const RunRecord one = run(job_of(tiny), steps);
-    Followers followers(processes, tiny);
-    TrainJob job = followers.job();
-    const auto control = job.processes->control;
-    const RunRecord several = run(std::move(job), steps);
-    control->leave();
-    CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+    const RunRecord several = run_in_processes(processes, tiny, steps);
     CHECK((several == one));
     check_golden(several, reference);
   }

@@ -202,12 +202,7 @@ TEST_CASE("real processes that exchange by UCX give the bits of one", "[processe
         TinyRun{.precision = 1, .layout = {.pp = 2, .dp = 2}}, TinyRun{.precision = 2, .layout = {.pp = 2, .tp = 2}}}) {
     INFO(to_string(tiny));
     const RunRecord one = run(tiny);
-    Followers followers(2, tiny);
-    TrainJob job = followers.job();
-    const auto control = job.processes->control;
-    CHECK((run(std::move(job), 2) == one));
-    control->leave();
-    CHECK(followers.wait() == std::vector<std::string>{""});
+    CHECK((run_in_processes(2, tiny, 2) == one));
   }
 }
 
@@ -244,12 +239,7 @@ TEST_CASE("the estimate for several processes is what they hold, with mirrors an
 TEST_CASE("four real processes with stages, replicas and tensor-parallel ranks give the bits of one", "[processes]") {
   const TinyRun tiny{.microbatches = 4, .layout = {.pp = 2, .tp = 2, .dp = 2, .schedule = "zb-h1"}};
   const RunRecord one = run(tiny);
-  Followers followers(4, tiny);
-  TrainJob job = followers.job();
-  const auto control = job.processes->control;
-  CHECK((run(std::move(job), 2) == one));
-  control->leave();
-  CHECK(followers.wait() == std::vector<std::string>(3));
+  CHECK((run_in_processes(4, tiny, 2) == one));
 }
 
 TEST_CASE("a real process that is killed, stopped or fails ends the others, which name it", "[processes]") {

@@ -175,4 +175,16 @@ std::vector<std::string> Followers::wait() {
   return ends;
 }
 
+RunRecord run_in_processes(int processes, const TinyRun& tiny, std::int64_t steps, const std::string& transport) {
+  Followers followers(processes, tiny,
+                      transport.empty() ? std::vector<std::string>() : std::vector{"TEST_ON_GPU=" + transport});
+  TrainJob job = followers.job();
+  if (!transport.empty()) use_own_gpu(job, transport);
+  const auto control = job.processes->control;
+  RunRecord record = run(std::move(job), steps);
+  control->leave();
+  CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+  return record;
+}
+
 }  // namespace pipetrain::test

@@ -41,4 +41,8 @@ class Followers {
   std::vector<std::string> logs_;
 };
 
+// Runs these steps in this process and in others that it starts, and checks that those succeed. transport: as use_own_gpu()
+// takes it, or empty for ranks on the CPU.
+RunRecord run_in_processes(int processes, const TinyRun& tiny, std::int64_t steps, const std::string& transport = "");
+
 }  // namespace pipetrain::test

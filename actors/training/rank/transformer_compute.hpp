@@ -35,8 +35,8 @@ class TransformerCompute : public RankedCompute {
   void read_state(std::int64_t number, const StatePart& part, float* out) override;
   std::size_t state_elements(const StatePart& part) const override;
   // Writes a file for each rank that stores something for the run; the report: see rank_file.hpp.
-  // For a CopyRequest it copies states to memory instead, and for KeptStates::target() it adds them to the setup's; both report
-  // nothing.
+  // A CopyRequest makes it copy states to memory instead, and KeptStates::target() makes it add them to the setup's kept
+  // states. Then it reports nothing.
   void save_state(std::int64_t number, const std::string& where) override;
 
  private:

@@ -53,17 +53,14 @@ class Fp8Multiplier : TileReader {
       : TileReader(shared, group), view_(view), tiles_(tiles) {}
 
   __device__ void run() {
-    for (int round = 0;; ++round) {
-      const int index = take(round);
-      if (index < 0) return;
-      const GroupedTile tile = tiles_.at(index);
+    for_each_tile(tiles_, [&](const GroupedTile& tile) {
       if (tile.rows <= 64 * group_) {
         skip(fp8_steps_of(tile));
       } else {
         multiply_tile(tile);
         store(tile);
       }
-    }
+    });
   }
 
  private:

@@ -65,14 +65,14 @@ class TileReader {
  protected:
   __device__ TileReader(GroupedShared& shared, int group) : shared_(shared), group_(group) {}
 
-  // Returns the index of the block's next tile, or -1.
-  __device__ int take(int round) {
-    const int slot = round % 2;
-    wait(shared_.taken[slot], round / 2 % 2);
-    const int index = shared_.indices[slot];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(shared_.begun[slot]);
-    return index;
+  // Calls compute(tile) with each tile of the block.
+  template <class Tiles, class Compute>
+  __device__ __forceinline__ void for_each_tile(const Tiles& tiles, const Compute& compute) {
+    for (int round = 0;; ++round) {
+      const int index = take(round);
+      if (index < 0) return;
+      compute(tiles.at(index));
+    }
   }
 
   __device__ void release(int stage) {
@@ -90,6 +90,17 @@ class TileReader {
   GroupedShared& shared_;
   int group_;
   Stage stage_;
+
+ private:
+  // Returns the index of the block's next tile, or -1.
+  __device__ int take(int round) {
+    const int slot = round % 2;
+    wait(shared_.taken[slot], round / 2 % 2);
+    const int index = shared_.indices[slot];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(shared_.begun[slot]);
+    return index;
+  }
 };
 
 }  // namespace pipetrain::cuda::hopper

@@ -35,10 +35,7 @@ class Multiplier : TileReader {
       : TileReader(shared, group), view_(view), tiles_(tiles) {}
 
   __device__ void run() {
-    for (int round = 0;; ++round) {
-      const int index = take(round);
-      if (index < 0) return;
-      const GroupedTile tile = tiles_.at(index);
+    for_each_tile(tiles_, [&](const GroupedTile& tile) {
       if constexpr (product == Product::dw) {
         add_weights(tile);
       } else if (tile.rows <= 64 * group_) {
@@ -47,7 +44,7 @@ class Multiplier : TileReader {
         multiply_tile(tile);
         store(tile);
       }
-    }
+    });
   }
 
  private:

@@ -65,13 +65,7 @@ void check_bits_over_processes(const std::vector<BraidProcesses>& runs) {
       TrainJob alone = golden_job(braids.golden, braids.layout);
       REQUIRE(on_gpus(alone, processes));
       const RunRecord one = run(std::move(alone), steps);
-      Followers followers(processes, tiny, {"TEST_ON_GPU=" + transport});
-      TrainJob job = followers.job();
-      use_own_gpu(job, transport);
-      const auto control = job.processes->control;
-      const RunRecord several = run(std::move(job), steps);
-      control->leave();
-      CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+      const RunRecord several = run_in_processes(processes, tiny, steps, transport);
       CHECK((several == one));
       check_golden(several, reference);
     }

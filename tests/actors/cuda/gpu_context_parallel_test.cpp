@@ -245,13 +245,7 @@ TEST_CASE("processes that share sequences follow the golden trajectories, to the
       const Reference reference = golden_reference(golden);
       const auto steps = static_cast<std::int64_t>(reference.loss.size());
       const auto one = run_ring_on_gpu(golden_job(golden, layout), Precision::fp32(), steps);
-      Followers followers(processes, tiny, {"TEST_ON_GPU=" + transport});
-      TrainJob job = followers.job();
-      use_own_gpu(job, transport);
-      const auto control = job.processes->control;
-      const RunRecord several = run(std::move(job), steps);
-      control->leave();
-      CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+      const RunRecord several = run_in_processes(processes, tiny, steps, transport);
       CHECK((several == one));
       check_golden(several, reference);
     }
