@@ -4,6 +4,7 @@
 #include "ops/cuda/experts/experts.hpp"
 #include "ops/cuda/hopper/grouped_fp8.hpp"
 #include "ops/cuda/hopper/grouped_products.hpp"
+#include "ops/cuda/hopper/grouped_weight_grad.hpp"
 
 namespace pipetrain::cuda {
 

@@ -54,6 +54,28 @@ __device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes
       "l"(from), "r"(bytes), "r"(shared_address(&barrier))
       : "memory");
 }
+// The copies below move bytes that are needed only once: they leave the cache first.
+__device__ __forceinline__ std::uint64_t once() {
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ void load_bytes_once(void* to, const void* from, int bytes, Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "l"(once())
+      : "memory");
+}
+__device__ __forceinline__ void store_bytes_once(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes), "l"(once())
+               : "memory");
+}
+// Returns when the stores that this thread has begun have read the shared memory.
+__device__ __forceinline__ void wait_until_stores_have_read() {
+  asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
 // Adds 32-bit integers in shared memory to those in global memory; returns when the shared memory has been read.
 __device__ __forceinline__ void add_integers(int* to, const int* from, int bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32 [%0], [%1], %2;" ::"l"(to),

@@ -35,7 +35,7 @@ __device__ void load_fp8_tiles(const GroupedFp8View& view, const GroupedMaps& ma
     const int x = tile.expert * view.matrix_x, y = tile.expert * view.matrix_y + tile.col;
     for (int step = 0; step < fp8_steps_of(tile); ++step, stage.advance()) {
       const int depth = step * fp8_depth;
-      Barrier& full = begin_load(shared, stage, step_bytes<Product::y>(tile));
+      Barrier& full = begin_load(shared, stage, step_bytes(tile));
       char* const a = shared.a[stage.index];
       load_box(a, maps.a, depth, tile.row, full);
       if (tile.rows > 64) load_box(a + grouped::half_bytes, maps.a, depth, tile.row + 64, full);
@@ -47,7 +47,7 @@ __device__ void load_fp8_tiles(const GroupedFp8View& view, const GroupedMaps& ma
 // The units for products of 8 bits keep about 14 bits of a sum. So a product sums over 128 numbers alone, and is then added to
 // the tile's sums in fp32, half of its columns after the other. While a group adds, the other one multiplies.
 template <class InType>
-class Fp8Multiplier : TileReader {
+class Fp8Multiplier : TileReader<GroupedShared> {
  public:
   __device__ Fp8Multiplier(const GroupedFp8View& view, const Fp8Tiles& tiles, GroupedShared& shared, int group)
       : TileReader(shared, group), view_(view), tiles_(tiles) {}
@@ -169,7 +169,6 @@ void hopper_grouped_fp8_matmul(cudaStream_t stream, const GroupedFp8MatmulArgs& 
                                      .n = n,
                                      .k = k,
                                      .out = args.out.data,
-                                     .adds = false,
                                      .tickets = tickets,
                                      .bias = adds_bias ? args.bias->bias.data : nullptr,
                                      .weights = weighs_bias ? data_of<float>(args.bias->weights) : nullptr},

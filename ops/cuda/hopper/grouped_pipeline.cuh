@@ -16,12 +16,13 @@ struct GroupedShared {
 };
 
 // All threads of the block must call it, and wait for each other before they use the barriers.
-__device__ inline void make_grouped_barriers(GroupedShared& shared) {
+template <class Shared>
+__device__ void make_grouped_barriers(Shared& shared, int readers = 8) {
   if (threadIdx.x != 0) return;
   for (Barrier& full : shared.full) make_barrier(full, 1);
   for (Barrier& empty : shared.empty) make_barrier(empty, 2);
   for (Barrier& taken : shared.taken) make_barrier(taken, 1);
-  for (Barrier& begun : shared.begun) make_barrier(begun, 8);
+  for (Barrier& begun : shared.begun) make_barrier(begun, readers);
   publish_barriers();
 }
 
@@ -34,7 +35,8 @@ struct Stage {
 };
 
 // Waits until a stage's buffers are free. Returns the barrier that counts the bytes of the copies into them.
-__device__ inline Barrier& begin_load(GroupedShared& shared, const Stage& stage, int bytes) {
+template <class Shared>
+__device__ Barrier& begin_load(Shared& shared, const Stage& stage, int bytes) {
   wait(shared.empty[stage.index], stage.parity ^ 1);
   arrive_expecting(shared.full[stage.index], bytes);
   return shared.full[stage.index];
@@ -42,8 +44,8 @@ __device__ inline Barrier& begin_load(GroupedShared& shared, const Stage& stage,
 
 // One thread takes tiles and loads their operands by load(index, stage), which advances the stage over the tile's steps. A
 // block takes its next tile when it begins one, because the time of a tile depends on its rows. tickets: see GroupedView.
-template <class Load>
-__device__ void hand_out_tiles(int* tickets, int count, GroupedShared& shared, const Load& load) {
+template <class Shared, class Load>
+__device__ void hand_out_tiles(int* tickets, int count, Shared& shared, const Load& load) {
   const int blocks = static_cast<int>(gridDim.x);
   int index = static_cast<int>(blockIdx.x);
   Stage stage;
@@ -61,9 +63,10 @@ __device__ void hand_out_tiles(int* tickets, int count, GroupedShared& shared, c
 }
 
 // TileReader is the part of the pipeline that each of the two groups of warps keeps while it multiplies.
+template <class Shared>
 class TileReader {
  protected:
-  __device__ TileReader(GroupedShared& shared, int group) : shared_(shared), group_(group) {}
+  __device__ TileReader(Shared& shared, int group) : shared_(shared), group_(group) {}
 
   // Calls compute(tile) with each tile of the block.
   template <class Tiles, class Compute>
@@ -87,7 +90,7 @@ class TileReader {
     }
   }
 
-  GroupedShared& shared_;
+  Shared& shared_;
   int group_;
   Stage stage_;
 

@@ -1,7 +1,7 @@
 // The tiles of a grouped product's result, and the boxes of its operands that a tile needs. Only for .cu files.
 //
-// A tile has 128 rows and 256 columns of the result. Product::y and dx: rows of tokens, of one expert; the depth is K or N.
-// Product::dw: rows of one expert's matrix [N, K]; the depth is the expert's rows of tokens. Letters as in ops/ops.hpp.
+// A tile has 128 rows of tokens, of one expert, and 256 columns of the result; the depth is K (Product::y) or N (dx). Letters
+// as in ops/ops.hpp.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +25,6 @@ struct GroupedView {
   int experts;
   int n, k;  // of each expert's matrix
   void* out;
-  bool adds;     // the result is added to the output's values
   int* tickets;  // [2], zeros between launches: the tiles taken beyond each block's first, and the blocks that have ended
   const void* bias = nullptr;      // [E n] of the output's type, or null: Product::y alone
   const float* weights = nullptr;  // [R]: factors of the rows' biases, or null
@@ -37,69 +36,49 @@ struct GroupedMaps {
 
 struct GroupedTile {
   int expert;
-  int row, rows, col;      // of the result: dw's rows count from the expert's first one
-  int first_depth, depth;  // dw: the rows of tokens that are summed over
+  int row, rows, col;  // of the result; rows: how many of the expert's rows begin there
+  int depth;
 };
+
+// The place of a tile in a matrix, in tiles.
+struct TilePlace {
+  int row, col;
+};
+// Tiles that run at the same time share rows and columns: `together` tiles of rows pass through all columns together.
+template <int together>
+__device__ TilePlace tile_place(int index, int rows, int columns) {
+  const int band = index / (together * columns), height = min(together, rows - band * together);
+  const int in_band = index - band * together * columns;
+  return {band * together + in_band % height, in_band / height};
+}
 
 template <Product product>
 class GroupedTiles {
  public:
   // All threads of the block must call it.
   __device__ GroupedTiles(const GroupedView& view, int* memory)
-      : view_(view), rows_(find_row_tiles<grouped::rows>(view.offsets, view.experts, memory)) {
-    columns_ = (result_cols() + grouped::cols - 1) / grouped::cols;
-    if constexpr (product == Product::dw) row_tiles_ = (view.n + grouped::rows - 1) / grouped::rows;
-  }
+      : view_(view),
+        rows_(find_row_tiles<grouped::rows>(view.offsets, view.experts, memory)),
+        columns_((result_cols() + grouped::cols - 1) / grouped::cols) {}
 
-  __device__ int count() const { return (product == Product::dw ? view_.experts * row_tiles_ : rows_.count()) * columns_; }
+  __device__ int count() const { return rows_.count() * columns_; }
   __device__ GroupedTile at(int index) const {
-    if constexpr (product == Product::dw) {
-      const int of_expert = row_tiles_ * columns_, expert = index / of_expert;
-      // The operands of a band of rows stay in the cache while the band passes through all columns.
-      const Place place = place_of<32>(index % of_expert, row_tiles_);
-      const int row = place.row * grouped::rows;
-      return {expert,
-              row,
-              view_.n - row,
-              place.col * grouped::cols,
-              rows_.offsets[expert],
-              rows_.offsets[expert + 1] - rows_.offsets[expert]};
-    } else {
-      const int expert = rows_.expert_of(index / columns_), tiles = rows_.before[expert + 1] - rows_.before[expert];
-      const Place place = place_of<8>(index - rows_.before[expert] * columns_, tiles);
-      const int row = rows_.offsets[expert] + place.row * grouped::rows;
-      return {expert,
-              row,
-              rows_.offsets[expert + 1] - row,
-              place.col * grouped::cols,
-              0,
-              product == Product::y ? view_.k : view_.n};
-    }
+    const int expert = rows_.expert_of(index / columns_), tiles = rows_.before[expert + 1] - rows_.before[expert];
+    const TilePlace place = tile_place<8>(index - rows_.before[expert] * columns_, tiles, columns_);
+    const int row = rows_.offsets[expert] + place.row * grouped::rows;
+    return {expert, row, rows_.offsets[expert + 1] - row, place.col * grouped::cols, product == Product::y ? view_.k : view_.n};
   }
   __device__ int result_cols() const { return product == Product::y ? view_.n : view_.k; }
 
  private:
-  struct Place {
-    int row, col;  // in tiles
-  };
-  // Returns the place of an expert's tile. Tiles that run at the same time share rows and columns: `together` tiles of rows
-  // pass through all columns together.
-  template <int together>
-  __device__ Place place_of(int own, int tiles) const {
-    const int band = own / (together * columns_), height = min(together, tiles - band * together);
-    const int in_band = own - band * together * columns_;
-    return {band * together + in_band % height, in_band / height};
-  }
-
   const GroupedView& view_;
   RowTiles rows_;
-  int columns_, row_tiles_ = 0;
+  int columns_;
 };
 
 // Returns the bytes that load_step() copies.
-template <Product product>
-__device__ int step_bytes(const GroupedTile& tile) {
-  return (product == Product::dw || tile.rows > 64 ? grouped::a_bytes : grouped::half_bytes) + grouped::b_bytes;
+__device__ inline int step_bytes(const GroupedTile& tile) {
+  return (tile.rows > 64 ? grouped::a_bytes : grouped::half_bytes) + grouped::b_bytes;
 }
 
 // Copies a tile's operands from `depth` on.
@@ -107,19 +86,13 @@ template <Product product>
 __device__ void load_step(const GroupedView& view, const GroupedMaps& maps, const GroupedTile& tile, int depth, char* a,
                           char* b, Barrier& full) {
   using namespace grouped;
-  const int below = tile.first_depth + depth;
-  if constexpr (product == Product::dw) {
-    for (int box = 0; box < 2; ++box) load_box(a + box * half_bytes, maps.a, tile.row + box * 64, below, full);
-    for (int box = 0; box < 4; ++box) load_box(b + box * half_bytes, maps.b, tile.col + box * 64, below, full);
+  load_box(a, maps.a, depth, tile.row, full);
+  if (tile.rows > 64) load_box(a + half_bytes, maps.a, depth, tile.row + 64, full);
+  const int matrix = tile.expert * view.n;
+  if constexpr (product == Product::y) {
+    load_box(b, maps.b, depth, matrix + tile.col, full);
   } else {
-    load_box(a, maps.a, depth, tile.row, full);
-    if (tile.rows > 64) load_box(a + half_bytes, maps.a, depth, tile.row + 64, full);
-    const int matrix = tile.expert * view.n;
-    if constexpr (product == Product::y) {
-      load_box(b, maps.b, depth, matrix + tile.col, full);
-    } else {
-      for (int box = 0; box < 4; ++box) load_box(b + box * half_bytes, maps.b, tile.col + box * 64, matrix + depth, full);
-    }
+    for (int box = 0; box < 4; ++box) load_box(b + box * half_bytes, maps.b, tile.col + box * 64, matrix + depth, full);
   }
 }
 
