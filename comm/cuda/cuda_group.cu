@@ -242,14 +242,15 @@ class CudaGroup : public Group {
   static constexpr int exchange_blocks = 128;
   template <class Unit>
   void exchange_rows(Stream& stream, const RowExchange& exchange) {
-    ReceivedRows rows{};
+    SentRows rows{};
+    rows.offsets = static_cast<const int*>(exchange.offsets.data);
     rows.received = static_cast<int*>(exchange.received.data);
     std::vector<Tensor> reached{exchange.offsets};
     std::int64_t work = 0;
     for (const RowExchange::Rows& of : exchange.rows) {
-      reached.insert(reached.end(), {of.source, of.is_ordered() ? of.order : exchange.offsets});
-      rows.targets[rows.count] = of.target.data;
-      rows.ordered[rows.count] = of.is_ordered();
+      reached.push_back(of.target);
+      rows.sources[rows.count] = of.source.data;
+      rows.orders[rows.count] = of.is_ordered() ? static_cast<const int*>(of.order.data) : nullptr;
       rows.row_units[rows.count++] = static_cast<unsigned>(row_bytes(of.source) / static_cast<std::int64_t>(sizeof(Unit)));
       const auto units = static_cast<std::int64_t>(of.target.bytes() / sizeof(Unit));
       if (units >= std::int64_t{1} << 32)
@@ -307,9 +308,9 @@ void warm_up(Team alone, int device) {
   exchange_kernel<uint4><<<1, threads>>>(alone, nullptr, 0, 0);
   exchange_kernel<unsigned><<<1, threads>>>(alone, nullptr, 0, 0);
   exchange_kernel<unsigned short><<<1, threads>>>(alone, nullptr, 0, 0);
-  all_to_all_kernel<uint4><<<1, threads>>>(alone, ReceivedRows{});
-  all_to_all_kernel<unsigned><<<1, threads>>>(alone, ReceivedRows{});
-  all_to_all_kernel<unsigned short><<<1, threads>>>(alone, ReceivedRows{});
+  all_to_all_kernel<uint4><<<1, threads>>>(alone, SentRows{});
+  all_to_all_kernel<unsigned><<<1, threads>>>(alone, SentRows{});
+  all_to_all_kernel<unsigned short><<<1, threads>>>(alone, SentRows{});
   cuda_check(cudaGetLastError(), "loading the kernels of a group of GPUs", device);
   cuda_check(cudaDeviceSynchronize(), "loading the kernels of a group of GPUs", device);
 }

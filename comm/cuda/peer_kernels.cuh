@@ -12,8 +12,8 @@ namespace pipetrain::peer {
 
 constexpr int max_ranks = max_cuda_group_ranks;
 constexpr int threads = 512;
-constexpr int most_exchanged = 2;                     // tensors in one exchange of rows
-constexpr int most_tensors = 1 + 2 * most_exchanged;  // of a rank in one call
+constexpr int most_exchanged = 2;                 // tensors in one exchange of rows
+constexpr int most_tensors = 1 + most_exchanged;  // of a rank in one call
 
 // In each rank's memory, written by its peers. Sequence numbers only grow, so nothing is ever reset.
 struct Mailbox {
@@ -218,27 +218,35 @@ __global__ void __launch_bounds__(threads)
   leave(team);
 }
 
-// The rows that a rank receives. Its own tensors are the offsets, then each source and its order.
-struct ReceivedRows {
-  void* targets[most_exchanged];
+// The rows that a rank sends. The tensors that its peers reach are its offsets, then each target.
+struct SentRows {
+  const int* offsets;  // [ranks + 1]: this rank's
+  int* received;       // [ranks + 1]
+  int count;           // of the sources
+  const void* sources[most_exchanged];
+  const int* orders[most_exchanged];  // null: the rows as they are
   unsigned row_units[most_exchanged];
-  bool ordered[most_exchanged];
-  int count;      // of the sources
-  int* received;  // [ranks + 1]
 };
 
-// Each rank reads from its peers' offsets how many rows they have for it, and copies them.
-template <class Unit>
-__global__ void __launch_bounds__(threads)
-    all_to_all_kernel(const __grid_constant__ Team team, const __grid_constant__ ReceivedRows rows) {
-  __shared__ int begins[max_ranks], received[max_ranks + 1];
-  if (!meet(team)) return;
-  const int thread = static_cast<int>(threadIdx.x);
-  if (rows.count > 0) {  // there are offsets
+// What one rank sends and receives, in rows.
+struct RowCounts {
+  int begins[max_ranks + 1];    // of the rows for each peer among those that this rank sends
+  int targets[max_ranks];       // where they go among those that the peer receives
+  int received[max_ranks + 1];  // where each peer's rows begin among those that this rank receives
+
+  // All threads of the block must call it. Reads the counts from every member's offsets.
+  __device__ void find(const Team& team, const int* own_offsets) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread <= team.size) begins[thread] = own_offsets[thread];
     if (thread < team.size) {
       const int* const offsets = tensor_of<const int>(team, thread);
-      begins[thread] = offsets[team.rank];
-      received[thread + 1] = offsets[team.rank + 1] - begins[thread];
+      received[thread + 1] = offsets[team.rank + 1] - offsets[team.rank];
+      int before = 0;
+      for (int member = 0; member < team.rank; ++member) {
+        const int* const theirs = tensor_of<const int>(team, member);
+        before += theirs[thread + 1] - theirs[thread];
+      }
+      targets[thread] = before;
     }
     __syncthreads();
     if (thread == 0) {
@@ -246,17 +254,29 @@ __global__ void __launch_bounds__(threads)
       for (int peer = 0; peer < team.size; ++peer) received[peer + 1] += received[peer];
     }
     __syncthreads();
-    if (blockIdx.x == 0 && thread <= team.size) rows.received[thread] = received[thread];
+  }
+};
+
+// Each rank writes its rows to its peers' memory: writes fill a link better than reads, whose requests share it.
+template <class Unit>
+__global__ void __launch_bounds__(threads)
+    all_to_all_kernel(const __grid_constant__ Team team, const __grid_constant__ SentRows rows) {
+  __shared__ RowCounts counts;
+  if (!meet(team)) return;
+  if (rows.count > 0) {  // there are offsets
+    counts.find(team, rows.offsets);
+    const int thread = static_cast<int>(threadIdx.x);
+    if (blockIdx.x == 0 && thread <= team.size) rows.received[thread] = counts.received[thread];
   }
   constexpr int unroll = 8;
   const PeerBlocks blocks(team);
   for (int i = 0; i < rows.count; ++i) {
     const unsigned units = rows.row_units[i];
-    const std::int64_t begin = begins[blocks.peer], to = received[blocks.peer], count = received[blocks.peer + 1] - to;
-    const Unit* const source = tensor_of<const Unit>(team, blocks.peer, 1 + 2 * i);
-    Unit* const target = static_cast<Unit*>(rows.targets[i]) + to * units;
-    if (rows.ordered[i]) {
-      const int* const order = tensor_of<const int>(team, blocks.peer, 2 + 2 * i) + begin;
+    const std::int64_t begin = counts.begins[blocks.peer], count = counts.begins[blocks.peer + 1] - begin;
+    const Unit* const source = static_cast<const Unit*>(rows.sources[i]);
+    Unit* const target = tensor_of<Unit>(team, blocks.peer, 1 + i) + std::int64_t{counts.targets[blocks.peer]} * units;
+    if (rows.orders[i] != nullptr) {
+      const int* const order = rows.orders[i] + begin;
       const auto at = [=](std::int64_t number) {
         const unsigned row = static_cast<unsigned>(number) / units, unit = static_cast<unsigned>(number) % units;
         return source[static_cast<std::int64_t>(order[row]) * units + unit];
