@@ -228,7 +228,7 @@ struct SentRows {
   unsigned row_units[most_exchanged];
 };
 
-// What one rank sends and receives, in rows.
+// RowCounts has what one rank sends and receives, in rows.
 struct RowCounts {
   int begins[max_ranks + 1];    // of the rows for each peer among those that this rank sends
   int targets[max_ranks];       // where they go among those that the peer receives
