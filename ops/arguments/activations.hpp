@@ -25,6 +25,7 @@ struct SwigluArgs {
   GateKind gate = GateKind::silu;
   Tensor used = {};  // [1] i32: see ops/arguments/experts.hpp; without a shape: all rows
   GateClamps clamps = {};
+  Tensor weights = {};  // [T] f32: a factor of each row of y; without a shape: 1
 };
 
 struct SwigluBackwardArgs {
