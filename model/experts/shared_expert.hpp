@@ -11,9 +11,9 @@ namespace pipetrain {
 class SharedExpert {
  public:
   struct Saved {
-    Tensor gates;                                   // [T] f32; without a shape where there is no gate
-    Tensor projected;                               // [T, 2I]
-    Tensor inner;                                   // [T, I], times the gates; without a shape if the backward computes it again
+    Tensor gates;      // [T] f32; without a shape where there is no gate
+    Tensor projected;  // [T, 2I]
+    Tensor inner;      // [T, I], times the gates; without a shape if the backward computes it again
     LowRankAdapter::Saved in_adapter, out_adapter;  // without tensors where there are no adapters
 
     void relocate(const Relocation& moved) {

@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(threads, 2)
     for (int n = 0; n < unroll; ++n) {
       const int at = first + n * 32;
       if (at >= packs) continue;
+      forget(grad[n]), forget(gate[n]), forget(up[n]);
       Real<T> dgate[W], dup[W];
 #pragma unroll
       for (int i = 0; i < W; ++i) {
@@ -62,8 +63,7 @@ __global__ void __launch_bounds__(threads, 2)
     }
   }
   product = warp_sum(product);
-  if (exists && lane == 0)
-    of.dweights[row] = static_cast<float>(of.addend == nullptr ? product : product + of.addend[row]);
+  if (exists && lane == 0) of.dweights[row] = static_cast<float>(of.addend == nullptr ? product : product + of.addend[row]);
   if (of.largest != nullptr) raise_by_block<T>(of.largest, found);
 }
 
@@ -77,12 +77,9 @@ void weighed_swiglu_backward(cudaStream_t stream, const WeighedSwigluBackwardArg
   with_gate(dy, args.gate, aligned, [&](auto unit, auto t, auto w, unsigned row_packs, std::int64_t) {
     using Unit = typename decltype(unit)::type;
     using T = typename decltype(t)::type;
-    const WeighedRows of{data_of<float>(args.weights),
-                         args.addend.shape.rank() == 0 ? nullptr : data_of<float>(args.addend),
-                         data_of<float>(args.dweights),
-                         raised,
-                         used_or_null(args.used),
-                         static_cast<int>(dy.rows()),
+    const WeighedRows of{data_of<float>(args.weights),  args.addend.shape.rank() == 0 ? nullptr : data_of<float>(args.addend),
+                         data_of<float>(args.dweights), raised,
+                         used_or_null(args.used),       static_cast<int>(dy.rows()),
                          static_cast<int>(row_packs)};
     launch(stream, weighed_backward_kernel<Unit, T, decltype(w)::value>, blocks_for(dy.rows(), rows_a_block), threads, 0,
            data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), of, args.clamps);
