@@ -153,8 +153,7 @@ class Ops {
   void head_norms_backward(const SegmentShape& shape, const HeadNormsBackwardArgs& args) {
     enqueue(OfSegments<HeadNormsBackwardArgs>{shape, args});
   }
-  // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020). With weights
-  // the bits are those of weigh_rows() after it.
+  // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
   // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
@@ -241,9 +240,6 @@ class Ops {
   void sum_rows(const SumRowsArgs& args) { enqueue(args); }
   // y = x, each row times its weight.
   void weigh_rows(const WeighRowsArgs& args) { enqueue(args); }
-  // dgate_up = the gradient of swiglu with weights, and dweights = that of the weights: for each row the sum over the columns
-  // of dy * y, where y is the forward's without weights. The bits of dgate_up are those of swiglu_backward() after
-  // weigh_rows() of dy.
   void weighed_swiglu_backward(const WeighedSwigluBackwardArgs& args) { enqueue(args); }
   // x += the bias of each row's expert, times the row's weight.
   void add_expert_bias(const ExpertBiasArgs& args) { enqueue(args); }

@@ -64,10 +64,12 @@ Tensor RoutedBlock::brought_back(const BlockContext& context, const Tensor& comp
   return context.ep.part.is_whole() ? computed : exchange_.bring_back(context, computed, saved.exchange);
 }
 
-Tensor RoutedBlock::weighed_inner(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
+Tensor RoutedBlock::weighed_inner(const BlockContext& context, const RoutedSaved& saved, Arena& memory,
+                                  const std::optional<Tensor>& largest) const {
   const Tensor inner = memory.allocate({row_count(context), inner_cols()}, context.dtype);
   context.ops.swiglu({.gate_up = saved.projected,
                       .y = inner,
+                      .largest = largest,
                       .gate = gate_,
                       .used = saved.order.used(),
                       .clamps = clamps_,
@@ -109,14 +111,17 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   const KeptMemory memory = forward_memory(context, saved_memory);
   expand(context, args.input, memory, saved);
   router_.count(context, saved.routing);
-  const Tensor inner = weighed_inner(context, saved, memory.remade ? *memory.remade : context.workspace);
+  const auto scale = scale_beside(out_, context.workspace);
+  const Tensor inner =
+      weighed_inner(context, saved, memory.remade ? *memory.remade : context.workspace, place_of_largest(scale));
   saved.inner = memory.remade ? inner : Tensor{};
   const Tensor outputs = context.workspace.allocate({row_count(context), norm_.hidden()}, context.dtype);
   multiply_rows(context, {.matrix = out_,
                           .in = inner,
                           .order = saved.order,
                           .out = outputs,
-                          .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt});
+                          .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt,
+                          .scale = scale});
   if (out_adapter_ && !context.base_alone)
     out_adapter_->forward(context, {inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
   const Tensor own_outputs = brought_back(context, outputs, saved);

@@ -119,7 +119,8 @@ struct WeighRowsArgs {
   Tensor used = {};  // [1] i32: the number of rows; without a shape: all
 };
 
-// The backward of swiglu() with weights.
+// The backward of swiglu() with weights: dweights = for each row the sum over the columns of dy times the forward's result
+// without weights. The bits of dgate_up are those of swiglu_backward() after weigh_rows() of dy.
 struct WeighedSwigluBackwardArgs {
   TensorParallel tp = {};
   Tensor dy;                           // [R, I], of the weighed rows: this rank's columns
