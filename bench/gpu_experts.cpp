@@ -154,8 +154,8 @@ class ExpertsBench {
     const Routing routing = drawn_routing();
     const Tensor logits = make({tokens, config_.experts.count}, DType::f32),
                  counts = make({1, config_.experts.count}, DType::i32), x = make({tokens, hidden}), wide = make({rows, hidden}),
-                 narrow = make({rows, inner}), other = make({rows, inner}), both = make({rows, 2 * inner}),
-                 dweights = make({rows}, DType::f32), statistics = make({config_.experts.count + 3}, DType::f64);
+                 narrow = make({rows, inner}), both = make({rows, 2 * inner}), dweights = make({rows}, DType::f32),
+                 statistics = make({config_.experts.count + 3}, DType::f64);
     const double row = 2.0 * static_cast<double>(rows);
     time("route", 0, [&] { ops_->route({.logits = logits, .normalised = true, .routing = routing}); });
     time("count_experts", 0, [&] { ops_->count_experts({.experts = routing.experts, .counts = counts}); });
@@ -171,14 +171,14 @@ class ExpertsBench {
          [&] { ops_->gather_rows({.x = x, .tokens = routing.tokens, .rows = wide}); });
     time("sum_rows", row * static_cast<double>(hidden),
          [&] { ops_->sum_rows({.rows = wide, .places = routing.places, .residual = x, .out = x}); });
-    time("swiglu", 3 * row * static_cast<double>(inner), [&] { ops_->swiglu({.gate_up = both, .y = narrow}); });
-    time("weigh_rows", 2 * row * static_cast<double>(inner),
-         [&] { ops_->weigh_rows({.x = narrow, .weights = routing.weights, .y = other}); });
-    time("weigh_rows_backward", 3 * row * static_cast<double>(inner), [&] {
-      ops_->weigh_rows_backward({.dy = narrow, .x = other, .weights = routing.weights, .dx = narrow, .dweights = dweights});
+    const double part = row * static_cast<double>(inner);
+    time("swiglu", 3 * part, [&] { ops_->swiglu({.gate_up = both, .y = narrow}); });
+    time("swiglu with weights", 3 * part, [&] { ops_->swiglu({.gate_up = both, .y = narrow, .weights = routing.weights}); });
+    time("swiglu_backward", 5 * part, [&] { ops_->swiglu_backward({.dy = narrow, .gate_up = both, .dgate_up = both}); });
+    time("weighed_swiglu_backward", 5 * part, [&] {
+      ops_->weighed_swiglu_backward(
+          {.dy = narrow, .gate_up = both, .weights = routing.weights, .dgate_up = both, .dweights = dweights});
     });
-    time("swiglu_backward", 5 * row * static_cast<double>(inner),
-         [&] { ops_->swiglu_backward({.dy = narrow, .gate_up = both, .dgate_up = both}); });
   }
   void time(const std::string& name, double bytes, const std::function<void()>& call) {
     const double taken = seconds(std::max(bytes / 3e12, 20e-6), call);

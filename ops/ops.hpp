@@ -61,7 +61,7 @@ using Operation =
           OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, ContextTargetsArgs,
           SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
           AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
-          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedFp8MatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
+          WeighedSwigluBackwardArgs, GroupedMatmulArgs, GroupedFp8MatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
           SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs, SinksArgs, SinksBackwardArgs,
           OfSegments<LatentHeadsArgs>, OfSegments<LatentHeadsBackwardArgs>, OfSegments<CachedLatentAttentionArgs>,
           ExpertBiasArgs, ExpertBiasBackwardArgs, EightBitUpdateArgs, TensorUpdateArgs, SettleMomentsArgs>;
@@ -240,7 +240,7 @@ class Ops {
   void sum_rows(const SumRowsArgs& args) { enqueue(args); }
   // y = x, each row times its weight.
   void weigh_rows(const WeighRowsArgs& args) { enqueue(args); }
-  void weigh_rows_backward(const WeighRowsBackwardArgs& args) { enqueue(args); }
+  void weighed_swiglu_backward(const WeighedSwigluBackwardArgs& args) { enqueue(args); }
   // x += the bias of each row's expert, times the row's weight.
   void add_expert_bias(const ExpertBiasArgs& args) { enqueue(args); }
   void expert_bias_backward(const ExpertBiasBackwardArgs& args) { enqueue(args); }

@@ -14,7 +14,7 @@ struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
   ExpertRows order;
   Tensor rows;       // [R, H], the experts' inputs
   Tensor projected;  // [R, 2I]
-  Tensor inner;      // [R, I]
+  Tensor inner;      // [R, I], times the rows' weights
   SharedExpert::Saved shared;
   ExpertAdapter::Saved in_adapter, out_adapter;  // without tensors where there are no adapters
 
@@ -64,16 +64,17 @@ Tensor RoutedBlock::brought_back(const BlockContext& context, const Tensor& comp
   return context.ep.part.is_whole() ? computed : exchange_.bring_back(context, computed, saved.exchange);
 }
 
-Tensor RoutedBlock::activated(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
+Tensor RoutedBlock::weighed_inner(const BlockContext& context, const RoutedSaved& saved, Arena& memory,
+                                  const std::optional<Tensor>& largest) const {
   const Tensor inner = memory.allocate({row_count(context), inner_cols()}, context.dtype);
-  context.ops.swiglu({.gate_up = saved.projected, .y = inner, .gate = gate_, .used = saved.order.used(), .clamps = clamps_});
+  context.ops.swiglu({.gate_up = saved.projected,
+                      .y = inner,
+                      .largest = largest,
+                      .gate = gate_,
+                      .used = saved.order.used(),
+                      .clamps = clamps_,
+                      .weights = saved.order.weights});
   return inner;
-}
-
-Tensor RoutedBlock::weighed(const BlockContext& context, const Tensor& inner, const ExpertRows& rows, Arena& memory) const {
-  const Tensor weighed = memory.allocate(inner.shape, context.dtype);
-  context.ops.weigh_rows({.x = inner, .weights = rows.weights, .y = weighed, .used = rows.used()});
-  return weighed;
 }
 
 void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const KeptMemory& memory, RoutedSaved& saved) const {
@@ -110,17 +111,19 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   const KeptMemory memory = forward_memory(context, saved_memory);
   expand(context, args.input, memory, saved);
   router_.count(context, saved.routing);
-  const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
+  const auto scale = scale_beside(out_, context.workspace);
+  const Tensor inner =
+      weighed_inner(context, saved, memory.remade ? *memory.remade : context.workspace, place_of_largest(scale));
   saved.inner = memory.remade ? inner : Tensor{};
-  const Tensor weighed_inner = weighed(context, inner, saved.order, context.workspace);
   const Tensor outputs = context.workspace.allocate({row_count(context), norm_.hidden()}, context.dtype);
   multiply_rows(context, {.matrix = out_,
-                          .in = weighed_inner,
+                          .in = inner,
                           .order = saved.order,
                           .out = outputs,
-                          .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt});
+                          .bias = biases_ ? std::optional(biases_->of_outputs(context, outputs, saved.order)) : std::nullopt,
+                          .scale = scale});
   if (out_adapter_ && !context.base_alone)
-    out_adapter_->forward(context, {weighed_inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
+    out_adapter_->forward(context, {inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
   const Tensor own_outputs = brought_back(context, outputs, saved);
   const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved_memory, saved.shared)) : std::nullopt;
   context.ops.sum_rows({.tp = context.tp,
@@ -154,25 +157,20 @@ Tensor RoutedBlock::experts_backward(const BlockContext& context, const OutputGr
   const Tensor dweights = context.workspace.allocate({row_count(context)}, DType::f32);
   const ArenaScope scope(context.workspace);
   const Tensor output_grads = rows_of(context, args.output_grad, saved, gradients.memory());
-  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, context.workspace);
-  const Tensor weighed_inner = weighed(context, inner, order, gradients.memory());
+  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : weighed_inner(context, saved, gradients.memory());
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
-  last_matrices_backward(context, {output_grads, weighed_inner, inner_grad}, gradients, saved);
-  context.ops.weigh_rows_backward({.tp = context.tp,
-                                   .dy = inner_grad,
-                                   .x = inner,
-                                   .weights = order.weights,
-                                   .dx = inner_grad,
-                                   .dweights = dweights,
-                                   .addend = biases_ ? biases_->outputs_backward(context, output_grads, order) : Tensor{},
-                                   .used = order.used()});
-  context.ops.swiglu_backward({.dy = inner_grad,
-                               .gate_up = saved.projected,
-                               .dgate_up = saved.projected,
-                               .largest = place_of_largest(args.projected_scale),
-                               .gate = gate_,
-                               .used = order.used(),
-                               .clamps = clamps_});
+  last_matrices_backward(context, {output_grads, inner, inner_grad}, gradients, saved);
+  context.ops.weighed_swiglu_backward({.tp = context.tp,
+                                       .dy = inner_grad,
+                                       .gate_up = saved.projected,
+                                       .weights = order.weights,
+                                       .dgate_up = saved.projected,
+                                       .dweights = dweights,
+                                       .addend = biases_ ? biases_->outputs_backward(context, output_grads, order) : Tensor{},
+                                       .largest = place_of_largest(args.projected_scale),
+                                       .gate = gate_,
+                                       .used = order.used(),
+                                       .clamps = clamps_});
   if (biases_) biases_->projected_backward(context, saved.projected, order);
   return dweights;
 }

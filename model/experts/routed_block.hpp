@@ -46,8 +46,9 @@ class RoutedBlock final : public BlockCompute {
   Tensor rows_of(const BlockContext& context, const Tensor& all, const RoutedSaved& saved, Arena& memory) const;
   // Returns the rows of this rank's tokens, in the workspace or where they are; computed: those of this rank's experts.
   Tensor brought_back(const BlockContext& context, const Tensor& computed, const RoutedSaved& saved) const;
-  Tensor activated(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const;
-  Tensor weighed(const BlockContext& context, const Tensor& inner, const ExpertRows& rows, Arena& memory) const;
+  // Returns the inputs of the experts' last matrices, [R, I], in `memory`. largest: output, their largest magnitude.
+  Tensor weighed_inner(const BlockContext& context, const RoutedSaved& saved, Arena& memory,
+                       const std::optional<Tensor>& largest = {}) const;
   // Returns the gradient of all ranks' rows of the output; it stays valid as long as WeightGradients requires.
   Tensor gathered(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients) const;
   struct MatrixGradients {

@@ -48,26 +48,18 @@ void SharedExpert::expand(const BlockContext& context, const Tensor& normed, con
 
 Tensor SharedExpert::activated(const BlockContext& context, const Saved& saved, Arena& memory) const {
   const Tensor inner = memory.allocate({context.tokens(), out_.weight.cols()}, context.dtype);
-  context.ops.swiglu({.gate_up = saved.projected, .y = inner});
+  context.ops.swiglu({.gate_up = saved.projected, .y = inner, .weights = has_gate_ ? saved.gates : Tensor{}});
   return inner;
-}
-
-Tensor SharedExpert::gated(const BlockContext& context, const Tensor& inner, const Saved& saved, Arena& memory) const {
-  if (!has_gate_) return inner;
-  const Tensor gated = memory.allocate(inner.shape, context.dtype);
-  context.ops.weigh_rows({.x = inner, .weights = saved.gates, .y = gated});
-  return gated;
 }
 
 Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memory, Arena& results, Saved& saved) const {
   const Tensor output = context.workspace.allocate({context.tokens(), out_.weight.rows()}, DType::f32);
   const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
-  const Tensor scaled = gated(context, inner, saved, context.workspace);
-  multiply(context, out_, scaled, output);
+  multiply(context, out_, inner, output);
   if (out_adapter_ && !context.base_alone) {
     out_adapter_->reserve(context.tokens(), context.dtype, results, saved.out_adapter);
-    add_adapter(context, *out_adapter_, scaled, output, saved.out_adapter);
+    add_adapter(context, *out_adapter_, inner, output, saved.out_adapter);
   }
   return output;
 }
@@ -86,31 +78,37 @@ void SharedExpert::gate_backward(const BlockContext& context, const BackwardArgs
   gradients.unannounced().add({.dy = context.own_rows(logits_grad), .x = context.own_rows(args.normed), .dw = gate_.grad});
 }
 
+void SharedExpert::activated_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& inner_grad,
+                                      WeightGradients& gradients, const Saved& saved) const {
+  const Tensor& projected = saved.projected;
+  if (!has_gate_) return context.ops.swiglu_backward({.dy = inner_grad, .gate_up = projected, .dgate_up = projected});
+  const Tensor gates_grad = context.workspace.allocate({context.tokens()}, DType::f32);
+  context.ops.weighed_swiglu_backward({.tp = context.tp,
+                                       .dy = inner_grad,
+                                       .gate_up = projected,
+                                       .weights = saved.gates,
+                                       .dgate_up = projected,
+                                       .dweights = gates_grad});
+  gate_backward(context, args, gates_grad, gradients, saved);
+}
+
 Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                               const Saved& saved) const {
   const Tensor normed_grad = context.workspace.allocate(args.normed.shape, DType::f32);
   const ArenaScope scope(context.workspace);
-  Arena& inner_memory = has_gate_ ? context.workspace : gradients.memory();  // W reads the product with the gates
-  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, inner_memory);
-  const Tensor scaled = gated(context, inner, saved, gradients.memory());
-  gradients.add({.dy = args.output_grad, .x = scaled, .dw = out_.grad});
+  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, gradients.memory());
+  gradients.add({.dy = args.output_grad, .x = inner, .dw = out_.grad});
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
   multiply_back(context, out_, args.output_grad, inner_grad);
   if (out_adapter_)
     out_adapter_->backward_rows(context.alone(),
                                 {.output_grad = args.output_grad,
                                  .own_grad = args.output_grad,
-                                 .input = scaled,
+                                 .input = inner,
                                  .residual = inner_grad,
                                  .input_grad = inner_grad},
                                 gradients, saved.out_adapter);
-  if (has_gate_) {
-    const Tensor gates_grad = context.workspace.allocate({context.tokens()}, DType::f32);
-    context.ops.weigh_rows_backward(
-        {.tp = context.tp, .dy = inner_grad, .x = inner, .weights = saved.gates, .dx = inner_grad, .dweights = gates_grad});
-    gate_backward(context, args, gates_grad, gradients, saved);
-  }
-  context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
+  activated_backward(context, args, inner_grad, gradients, saved);
   gradients.add({.dy = saved.projected, .x = args.normed, .dw = in_.grad});
   multiply_back(context, in_, saved.projected, normed_grad);
   if (in_adapter_)

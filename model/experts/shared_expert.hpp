@@ -11,9 +11,9 @@ namespace pipetrain {
 class SharedExpert {
  public:
   struct Saved {
-    Tensor gates;                                   // [T] f32; without a shape where there is no gate
-    Tensor projected;                               // [T, 2I]
-    Tensor inner;                                   // [T, I]; without a shape if the backward computes it again
+    Tensor gates;      // [T] f32; without a shape where there is no gate
+    Tensor projected;  // [T, 2I]
+    Tensor inner;      // [T, I], times the gates; without a shape if the backward computes it again
     LowRankAdapter::Saved in_adapter, out_adapter;  // without tensors where there are no adapters
 
     void relocate(const Relocation& moved) {
@@ -44,9 +44,11 @@ class SharedExpert {
   Tensor backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 
  private:
+  // Returns the input of the last matrix, [T, I], in `memory`.
   Tensor activated(const BlockContext& context, const Saved& saved, Arena& memory) const;
-  // Returns `inner` times the gates, in `memory`, or `inner` itself.
-  Tensor gated(const BlockContext& context, const Tensor& inner, const Saved& saved, Arena& memory) const;
+  // Writes the gradient of saved.projected over it, and adds the gradients of gate_backward(). inner_grad: [T, I].
+  void activated_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& inner_grad,
+                          WeightGradients& gradients, const Saved& saved) const;
   // Adds the gradients of the gate's matrix and of its input.
   void gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
                      WeightGradients& gradients, const Saved& saved) const;

@@ -25,6 +25,8 @@ struct SwigluArgs {
   GateKind gate = GateKind::silu;
   Tensor used = {};  // [1] i32: see ops/arguments/experts.hpp; without a shape: all rows
   GateClamps clamps = {};
+  // [T] f32: a factor of each row of y, with the bits of weigh_rows() after swiglu(); without a shape: 1
+  Tensor weights = {};
 };
 
 struct SwigluBackwardArgs {

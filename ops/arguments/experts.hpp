@@ -15,6 +15,7 @@
 #include "core/process_group.hpp"
 #include "core/tensor.hpp"
 #include "ops/accumulate.hpp"
+#include "ops/arguments/activations.hpp"
 #include "ops/fp8_matrix.hpp"
 #include "ops/tensor_parallel.hpp"
 
@@ -118,15 +119,20 @@ struct WeighRowsArgs {
   Tensor used = {};  // [1] i32: the number of rows; without a shape: all
 };
 
-struct WeighRowsBackwardArgs {
+// The backward of swiglu() with weights: dweights = for each row the sum over the columns of dy times the forward's result
+// without weights. The bits of dgate_up are those of swiglu_backward() after weigh_rows() of dy.
+struct WeighedSwigluBackwardArgs {
   TensorParallel tp = {};
-  Tensor dy;           // [R, I]
-  Tensor x;            // [R, I], the forward's: this rank's columns
-  Tensor weights;      // [R] f32
-  Tensor dx;           // [R, I], output; may be dy's memory
-  Tensor dweights;     // [R] f32, output: summed over the ranks
-  Tensor addend = {};  // [R] f32: each rank adds its own to dweights before that sum; without a shape: none
-  Tensor used = {};    // [1] i32: the number of rows; without a shape: all
+  Tensor dy;                           // [R, I], of the weighed rows: this rank's columns
+  Tensor gate_up;                      // [R, 2I], the forward's
+  Tensor weights;                      // [R] f32
+  Tensor dgate_up;                     // [R, 2I], output; may be gate_up's memory
+  Tensor dweights;                     // [R] f32, output: summed over the ranks
+  Tensor addend = {};                  // [R] f32: each rank adds its own to dweights before that sum; without a shape: none
+  std::optional<Tensor> largest = {};  // of dgate_up
+  GateKind gate = GateKind::silu;
+  Tensor used = {};  // [1] i32: the number of rows; without a shape: all
+  GateClamps clamps = {};
 };
 
 // The biases of the experts' matrices. Columns [first_column, first_column + n) of the rows have the biases.

@@ -192,8 +192,8 @@ class CpuOps final : public Ops {
     sum_over_ranks(a.tp, scratch, a.residual, a.out);
   }
   void compute(const WeighRowsArgs& a) { enqueue(cpu::weigh_rows, a); }
-  void compute(const WeighRowsBackwardArgs& a) {
-    enqueue(cpu::weigh_rows_backward, a);
+  void compute(const WeighedSwigluBackwardArgs& a) {
+    enqueue(cpu::weighed_swiglu_backward, a);
     if (a.addend.shape.rank() > 0) add(a.dweights, a.addend);
     if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, a.dweights, Reduction::sum);
   }

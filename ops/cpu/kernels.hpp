@@ -31,6 +31,8 @@ void split_norm_backward(CpuStream& stream, const SplitNormBackwardArgs& args, c
 void rotary(CpuStream& stream, const SegmentShape& shape, const RotaryArgs& args);
 void swiglu(CpuStream& stream, const SwigluArgs& args);
 void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args);
+// dweights: of this rank's columns, without the addend.
+void weighed_swiglu_backward(CpuStream& stream, const WeighedSwigluBackwardArgs& args);
 
 void layer_norm(CpuStream& stream, const LayerNormArgs& args);
 // partial [row_tiles, 2, H] holds the tiles' sums of dweight and dbias, which are added in order.
@@ -88,7 +90,6 @@ struct RowSums {
 };
 void sum_rows(CpuStream& stream, const RowSums& sums);
 void weigh_rows(CpuStream& stream, const WeighRowsArgs& args);
-void weigh_rows_backward(CpuStream& stream, const WeighRowsBackwardArgs& args);
 void add_expert_bias(CpuStream& stream, const ExpertBiasArgs& args);
 void expert_bias_backward(CpuStream& stream, const ExpertBiasBackwardArgs& args);
 void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args);

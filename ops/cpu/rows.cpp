@@ -58,4 +58,11 @@ void narrow(DType type, const float* from, std::int64_t count, void* to) {
   }
 }
 
+void round_in_place(DType type, float* values, std::int64_t count) {
+  if (type == DType::f32) return;
+  const Floats narrowed(count);
+  narrow(type, values, count, narrowed.data());
+  widen(type, narrowed.data(), count, values);
+}
+
 }  // namespace pipetrain::cpu

@@ -13,6 +13,8 @@ namespace pipetrain::cpu {
 void widen(DType type, const void* from, std::int64_t count, float* to);
 // to [count] of this type = from [count], rounded to nearest even. The two must not overlap.
 void narrow(DType type, const float* from, std::int64_t count, void* to);
+// Rounds values [count] to numbers of this type, as narrow() does.
+void round_in_place(DType type, float* values, std::int64_t count);
 
 inline char* element_at(const Tensor& tensor, std::int64_t index) {
   return static_cast<char*>(tensor.data) + static_cast<std::size_t>(index) * size_of(tensor.dtype);

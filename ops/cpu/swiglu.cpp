@@ -70,19 +70,45 @@ void clamped_backward_row(const float* grad, const float* gate, const GateClamps
   }
 }
 
+// One row of each kind of unit.
+void forward_row(GateKind kind, const GateClamps& clamps, const float* gate, float* out, std::int64_t inner) {
+  switch (kind) {
+    case GateKind::silu:
+      return swiglu_forward_row(gate, gate + inner, out, inner);
+    case GateKind::gelu:
+      return geglu_forward_row(gate, gate + inner, out, inner);
+    case GateKind::clamped:
+      return clamped_forward_row(gate, gate + inner, clamps, out, inner);
+  }
+}
+
+void backward_row(GateKind kind, const GateClamps& clamps, const float* grad, const float* gate, float* dgate,
+                  std::int64_t inner) {
+  switch (kind) {
+    case GateKind::silu:
+      return swiglu_backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner);
+    case GateKind::gelu:
+      return geglu_backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner);
+    case GateKind::clamped:
+      return clamped_backward_row(grad, gate, clamps, dgate, inner);
+  }
+}
+
 }  // namespace
 
 void swiglu(CpuStream& stream, const SwigluArgs& args) {
   const Tensor gate_up = args.gate_up, y = args.y;
   const std::int64_t inner = y.cols();
-  const auto forward_row = args.gate == GateKind::gelu ? geglu_forward_row : swiglu_forward_row;
+  const float* const weights = args.weights.shape.rank() == 0 ? nullptr : args.weights.as<float>();
   for_row_tiles(stream, used_rows(args.used, y.rows()), inner, [&](std::int64_t begin, std::int64_t end) {
     const Rows gates(gate_up), outs(y);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* gate = gates[row];
       outs.write(row, [&](float* out) {
-        if (args.gate == GateKind::clamped) return clamped_forward_row(gate, gate + inner, args.clamps, out, inner);
-        forward_row(gate, gate + inner, out, inner);
+        forward_row(args.gate, args.clamps, gate, out, inner);
+        if (weights == nullptr) return;
+        round_in_place(y.dtype, out, inner);
+        for (std::int64_t i = 0; i < inner; ++i) out[i] = weights[row] * out[i];
       });
     }
   });
@@ -91,15 +117,33 @@ void swiglu(CpuStream& stream, const SwigluArgs& args) {
 void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
   const Tensor dy = args.dy, gate_up = args.gate_up, dgate_up = args.dgate_up;
   const std::int64_t inner = dy.cols();
-  const auto backward_row = args.gate == GateKind::gelu ? geglu_backward_row : swiglu_backward_row;
   for_row_tiles(stream, used_rows(args.used, dy.rows()), inner, [&](std::int64_t begin, std::int64_t end) {
     const Rows grads(dy), gates(gate_up), dgates(dgate_up);
     for (std::int64_t row = begin; row < end; ++row) {
       const float *grad = grads[row], *gate = gates[row];
-      dgates.write(row, [&](float* dgate) {
-        if (args.gate == GateKind::clamped) return clamped_backward_row(grad, gate, args.clamps, dgate, inner);
-        backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner);
-      });
+      dgates.write(row, [&](float* dgate) { backward_row(args.gate, args.clamps, grad, gate, dgate, inner); });
+    }
+  });
+}
+
+void weighed_swiglu_backward(CpuStream& stream, const WeighedSwigluBackwardArgs& args) {
+  const Tensor dy = args.dy, gate_up = args.gate_up, dgate_up = args.dgate_up;
+  const std::int64_t inner = dy.cols();
+  for_row_tiles(stream, used_rows(args.used, dy.rows()), inner, [&](std::int64_t begin, std::int64_t end) {
+    const Rows grads(dy), gates(gate_up), dgates(dgate_up);
+    const Floats value(inner), value_grad(inner);  // of the unit, before the weight
+    float *const y = value.data(), *const grad = value_grad.data();
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float *const weighed_grad = grads[row], *const gate = gates[row];
+      const float weight = args.weights.as<float>()[row];
+      forward_row(args.gate, args.clamps, gate, y, inner);
+      round_in_place(dy.dtype, y, inner);
+      double product = 0;
+      for (std::int64_t i = 0; i < inner; ++i) product += static_cast<double>(weighed_grad[i]) * y[i];
+      args.dweights.as<float>()[row] = static_cast<float>(product);
+      for (std::int64_t i = 0; i < inner; ++i) grad[i] = weight * weighed_grad[i];
+      round_in_place(dy.dtype, grad, inner);
+      dgates.write(row, [&](float* dgate) { backward_row(args.gate, args.clamps, grad, gate, dgate, inner); });
     }
   });
 }

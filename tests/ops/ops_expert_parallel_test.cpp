@@ -146,14 +146,18 @@ TEST_CASE("rows that only the device counts are the first ones, and the others s
     const Tensor tokens = b.rank.put(places, DType::i32), count = b.rank.put(number, DType::i32);
     const Tensor x = b.put(b.draw({rows, 2 * cols})), dy = b.put(b.draw({rows, cols})), weights = b.put_f32(b.draw_f32({rows}));
     const auto results = [&](const Tensor& limit) {
-      const std::vector<Tensor> to{b.poisoned({rows, 2 * cols}),        b.poisoned({rows, cols}), b.poisoned({rows, cols}),
-                                   b.rank.poisoned({rows}, DType::f32), b.poisoned({rows, cols}), b.poisoned({rows, 2 * cols})};
+      const std::vector<Tensor> to{b.poisoned({rows, 2 * cols}), b.poisoned({rows, cols}),
+                                   b.poisoned({rows, 2 * cols}), b.rank.poisoned({rows}, DType::f32),
+                                   b.poisoned({rows, cols}),     b.poisoned({rows, 2 * cols}),
+                                   b.poisoned({rows, cols})};
       b.team.run([&](TestRank& r) {
         r.ops().gather_rows({.x = x, .tokens = tokens, .rows = to[0], .used = limit});
         r.ops().weigh_rows({.x = dy, .weights = weights, .y = to[1], .used = limit});
-        r.ops().weigh_rows_backward({.dy = dy, .x = dy, .weights = weights, .dx = to[2], .dweights = to[3], .used = limit});
+        r.ops().weighed_swiglu_backward(
+            {.dy = dy, .gate_up = x, .weights = weights, .dgate_up = to[2], .dweights = to[3], .used = limit});
         r.ops().swiglu({.gate_up = x, .y = to[4], .used = limit});
         r.ops().swiglu_backward({.dy = dy, .gate_up = x, .dgate_up = to[5], .used = limit});
+        r.ops().swiglu({.gate_up = x, .y = to[6], .used = limit, .weights = weights});
       });
       return to;
     };

@@ -82,7 +82,7 @@ struct RouterObjective {
 
 // The tensors of the operations on rows, which compute from x, w, dy and a residual.
 struct RowResults {
-  Tensor gathered, out, dx, sum, weighed, dweighed, dweights, dw;
+  Tensor gathered, out, dx, sum, weighed, dw;
 };
 
 struct RowInputs {
@@ -91,15 +91,15 @@ struct RowInputs {
 
 // The results in plain loops.
 struct ExpectedRows {
-  Values gathered, out, dx, sum, weighed, dweighed, dweights, dw;
+  Values gathered, out, dx, sum, weighed, dw;
 };
 
-ExpectedRows expected_rows(Bench& b, const RowInputs& in, const Routing& routing, const Values& products) {
+ExpectedRows expected_rows(Bench& b, const RowInputs& in, const Routing& routing) {
   const std::int64_t rows = in.dy.rows(), inner = in.dy.cols(), hidden = in.x.cols();
   const Values tokens = b.rank.get(routing.tokens), offsets = b.rank.get(routing.offsets),
                weights = b.rank.get(routing.weights);
   ExpectedRows e{Values({rows, hidden}), Values({rows, inner}), Values({rows, hidden}), in.residual,
-                 Values({rows, inner}),  Values({rows, inner}), Values({rows}),         Values(in.w.shape)};
+                 Values({rows, inner}),  Values(in.w.shape)};
   for (std::int64_t row = 0, expert = 0; row < rows; ++row) {
     while (whole(offsets.data[static_cast<std::size_t>(expert) + 1]) <= row) ++expert;
     const std::int64_t token = whole(tokens.data[static_cast<std::size_t>(row)]);
@@ -113,8 +113,6 @@ ExpectedRows expected_rows(Bench& b, const RowInputs& in, const Routing& routing
       }
       e.sum(token, i) += in.dy(row, i);
       e.weighed(row, i) = weight * in.dy(row, i);
-      e.dweighed(row, i) = weight * products(row, i);
-      e.dweights.data[static_cast<std::size_t>(row)] += products(row, i) * in.dy(row, i);
     }
   }
   return e;
@@ -130,10 +128,8 @@ void check_rows(Bench& b, const RouterCase& size, std::int64_t hidden, std::int6
   const Tensor router = b.put_f32(logits), xs = b.put(in.x), ws = b.put(in.w), dys = b.put(in.dy),
                residual = b.put(in.residual);
   const Routing routing = poisoned_routing(b, size);
-  const RowResults to{b.poisoned({rows, hidden}),          b.poisoned({rows, inner}),
-                      b.poisoned({rows, hidden}),          b.poisoned({size.tokens(), inner}),
-                      b.poisoned({rows, inner}),           b.poisoned({rows, inner}),
-                      b.rank.poisoned({rows}, DType::f32), b.rank.poisoned(in.w.shape, DType::f32)};
+  const RowResults to{b.poisoned({rows, hidden}),         b.poisoned({rows, inner}), b.poisoned({rows, hidden}),
+                      b.poisoned({size.tokens(), inner}), b.poisoned({rows, inner}), b.rank.poisoned(in.w.shape, DType::f32)};
   b.team.run([&](TestRank& r) {
     Ops& ops = r.ops();
     ops.route({.logits = router, .normalised = size.normalised, .routing = routing});
@@ -143,18 +139,15 @@ void check_rows(Bench& b, const RouterCase& size, std::int64_t hidden, std::int6
     for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes})
       ops.grouped_weight_grad({.dy = dys, .x = to.gathered, .offsets = routing.offsets, .dw = to.dw, .accumulate = accumulate});
     ops.weigh_rows({.x = dys, .weights = routing.weights, .y = to.weighed});
-    ops.weigh_rows_backward({.dy = to.out, .x = dys, .weights = routing.weights, .dx = to.dweighed, .dweights = to.dweights});
     ops.sum_rows({.rows = dys, .places = routing.places, .residual = residual, .out = to.sum});
   });
-  const ExpectedRows expected = expected_rows(b, in, routing, b.rank.get(to.out));
+  const ExpectedRows expected = expected_rows(b, in, routing);
   CHECK(b.rank.get(to.gathered).data == expected.gathered.data);
   for (const auto& [tensor, values] : {std::pair{to.out, expected.out},
                                        {to.dx, expected.dx},
                                        {to.dw, expected.dw},
                                        {to.sum, expected.sum},
-                                       {to.weighed, expected.weighed},
-                                       {to.dweighed, expected.dweighed},
-                                       {to.dweights, expected.dweights}})
+                                       {to.weighed, expected.weighed}})
     CHECK(relative_error(b.rank.get(tensor), values) < b.tolerance);
 }
 

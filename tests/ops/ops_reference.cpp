@@ -197,6 +197,25 @@ Values swiglu_backward(const Values& dy, const Values& gate_up) {
   return grad;
 }
 
+Values weighed_swiglu(const Values& gate_up, const Values& weights) {
+  Values y = swiglu(gate_up);
+  for (std::int64_t t = 0; t < y.rows(); ++t)
+    for (std::int64_t i = 0; i < y.cols(); ++i) y(t, i) *= weights.data[static_cast<std::size_t>(t)];
+  return y;
+}
+
+WeighedSwigluGrads weighed_swiglu_backward(const Values& dy, const Values& gate_up, const Values& weights) {
+  const Values y = swiglu(gate_up);
+  Values value_grad(dy.shape), of_weights(weights.shape);
+  for (std::int64_t t = 0; t < dy.rows(); ++t) {
+    for (std::int64_t i = 0; i < dy.cols(); ++i) {
+      value_grad(t, i) = weights.data[static_cast<std::size_t>(t)] * dy(t, i);
+      of_weights.data[static_cast<std::size_t>(t)] += dy(t, i) * y(t, i);
+    }
+  }
+  return {swiglu_backward(value_grad, gate_up), of_weights};
+}
+
 CrossEntropy cross_entropy(const Values& logits, const Values& targets) {
   CrossEntropy result;
   result.log_sum_exp = Values(Shape{logits.rows()});

@@ -96,6 +96,13 @@ Values rotary(const SegmentShape& shape, Values qkv, const Values& cos_sin, bool
 Values swiglu(const Values& gate_up);
 Values swiglu_backward(const Values& dy, const Values& gate_up);
 
+// weights [T]: a factor of each row of swiglu's result.
+Values weighed_swiglu(const Values& gate_up, const Values& weights);
+struct WeighedSwigluGrads {
+  Values gate_up, weights;
+};
+WeighedSwigluGrads weighed_swiglu_backward(const Values& dy, const Values& gate_up, const Values& weights);
+
 struct Attention {
   Values out, log_sum_exp;
 };

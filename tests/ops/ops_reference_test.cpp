@@ -97,6 +97,14 @@ TEST_CASE("the reference's gradients of activations and positions agree with cen
     CHECK(relative_error(reference::swiglu_backward(dy, gate_up), numeric_gradient(reference::swiglu, gate_up, dy)) <
           tolerance);
   }
+  SECTION("SwiGLU with weights") {
+    const Values gate_up = draw({3, 8}), weights = draw({3}), dy = draw({3, 4});
+    const auto found = reference::weighed_swiglu_backward(dy, gate_up, weights);
+    const auto of_gate_up = [&](const Values& v) { return reference::weighed_swiglu(v, weights); };
+    const auto of_weights = [&](const Values& v) { return reference::weighed_swiglu(gate_up, v); };
+    CHECK(relative_error(found.gate_up, numeric_gradient(of_gate_up, gate_up, dy)) < tolerance);
+    CHECK(relative_error(found.weights, numeric_gradient(of_weights, weights, dy)) < tolerance);
+  }
 }
 
 TEST_CASE("the reference's gradients of attention and loss agree with central differences", "[ops]") {

@@ -53,21 +53,4 @@ void weigh_rows(CpuStream& stream, const WeighRowsArgs& args) {
   });
 }
 
-void weigh_rows_backward(CpuStream& stream, const WeighRowsBackwardArgs& args) {
-  const std::int64_t cols = args.dx.cols();
-  for_row_tiles(stream, used_rows(args.used, args.dx.rows()), cols, [&](std::int64_t begin, std::int64_t end) {
-    const Rows dys(args.dy), xs(args.x), dxs(args.dx);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const float *const dy = dys[row], *const x = xs[row];
-      const float weight = args.weights.as<float>()[row];
-      double product = 0;
-      for (std::int64_t i = 0; i < cols; ++i) product += static_cast<double>(dy[i]) * x[i];
-      args.dweights.as<float>()[row] = static_cast<float>(product);
-      dxs.write(row, [&](float* dx) {
-        for (std::int64_t i = 0; i < cols; ++i) dx[i] = weight * dy[i];
-      });
-    }
-  });
-}
-
 }  // namespace pipetrain::cpu

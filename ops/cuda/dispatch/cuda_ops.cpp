@@ -147,7 +147,7 @@ class CudaOps final : public Ops {
   void compute(const GatherRowsArgs& args) { experts_.gather_rows(args); }
   void compute(const SumRowsArgs& args) { experts_.sum_rows(args); }
   void compute(const WeighRowsArgs& args) { experts_.weigh_rows(args); }
-  void compute(const WeighRowsBackwardArgs& args) { experts_.weigh_rows_backward(args); }
+  void compute(const WeighedSwigluBackwardArgs& args) { experts_.weighed_swiglu_backward(args); }
   void compute(const GroupedMatmulArgs& args) { experts_.grouped_matmul(args); }
   void compute(const GroupedFp8MatmulArgs& args) { experts_.grouped_fp8_matmul(args); }
   void compute(const GroupedWeightGradArgs& args) { experts_.grouped_weight_grad(args); }

@@ -49,8 +49,8 @@ void ExpertOps::weigh_rows(const WeighRowsArgs& args) {
   ops_.enqueue("weigh_rows", [&](cudaStream_t stream) { cuda::weigh_rows(stream, args); });
 }
 
-void ExpertOps::weigh_rows_backward(const WeighRowsBackwardArgs& args) {
-  ops_.enqueue("weigh_rows_backward", [&](cudaStream_t stream) { cuda::weigh_rows_backward(stream, args); });
+void ExpertOps::weighed_swiglu_backward(const WeighedSwigluBackwardArgs& args) {
+  ops_.enqueue("weighed_swiglu_backward", [&](cudaStream_t stream) { cuda::weighed_swiglu_backward(stream, args); });
   if (args.tp.size() > 1) args.tp.group->all_reduce(ops_.stream(), args.dweights, Reduction::sum);
 }
 

@@ -19,7 +19,7 @@ class ExpertOps {
   void gather_rows(const GatherRowsArgs& args);
   void sum_rows(const SumRowsArgs& args);
   void weigh_rows(const WeighRowsArgs& args);
-  void weigh_rows_backward(const WeighRowsBackwardArgs& args);
+  void weighed_swiglu_backward(const WeighedSwigluBackwardArgs& args);
   void grouped_matmul(const GroupedMatmulArgs& args);
   void grouped_fp8_matmul(const GroupedFp8MatmulArgs& args);
   void grouped_weight_grad(const GroupedWeightGradArgs& args);

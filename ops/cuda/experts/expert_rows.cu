@@ -94,33 +94,6 @@ __global__ void sum_rows_kernel(RowSumsView view, const T* rows, const T* residu
   store(out, pack, sum);
 }
 
-// One warp a row.
-template <class T, int W>
-__global__ void __launch_bounds__(threads)
-    weigh_backward_kernel(const T* dy, const T* x, const float* weights, const float* addend, T* dx, float* dweights,
-                          const int* used, int rows, int row_packs) {
-  wait_for_previous();
-  if (used != nullptr) rows = *used;
-  const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(blockIdx.x * (threads / 32) + threadIdx.x / 32);
-  if (row >= rows) return;
-  const Real<T> weight = weights[row];
-  Real<T> product = 0;
-  const std::int64_t first = static_cast<std::int64_t>(row) * row_packs;
-#pragma unroll 4
-  for (int at = lane; at < row_packs; at += 32) {
-    const auto grad = load<W>(dy, first + at), value = load<W>(x, first + at);
-    Real<T> out[W];
-#pragma unroll
-    for (int i = 0; i < W; ++i) {
-      product += static_cast<Real<T>>(grad[i]) * value[i];
-      out[i] = weight * grad[i];
-    }
-    store(dx, first + at, out);
-  }
-  product = warp_sum(product);
-  if (lane == 0) dweights[row] = static_cast<float>(addend == nullptr ? product : product + addend[row]);
-}
-
 // Calls body(T, W, packs of a row, packs in all) for tensors of `like`'s type and shape.
 template <class Body>
 void with_packs(const Tensor& like, bool aligned, const char* what, const Body& body) {
@@ -171,18 +144,6 @@ void sum_rows(cudaStream_t stream, const RowSums& sums) {
              data_of<T>(sums.rows), data_or_null<T>(sums.residual), data_of<O>(sums.out));
     };
     sums.out.dtype == DType::f32 ? start(Type<float>{}) : start(t);
-  });
-}
-
-void weigh_rows_backward(cudaStream_t stream, const WeighRowsBackwardArgs& args) {
-  const bool aligned = aligned16(args.dy.data) && aligned16(args.x.data) && aligned16(args.dx.data);
-  with_packs(args.dx, aligned, "weigh_rows_backward", [&](auto t, auto w, unsigned row_packs, unsigned) {
-    using T = typename decltype(t)::type;
-    launch(stream, weigh_backward_kernel<T, decltype(w)::value>, blocks_for(args.dx.rows(), threads / 32), threads, 0,
-           data_of<T>(args.dy), data_of<T>(args.x), data_of<float>(args.weights),
-           args.addend.shape.rank() == 0 ? nullptr : data_of<float>(args.addend), data_of<T>(args.dx),
-           data_of<float>(args.dweights), used_or_null(args.used), static_cast<int>(args.dx.rows()),
-           static_cast<int>(row_packs));
   });
 }
 

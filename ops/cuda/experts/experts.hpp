@@ -34,7 +34,9 @@ struct RowSums {
 };
 void sum_rows(cudaStream_t stream, const RowSums& sums);
 void weigh_rows(cudaStream_t stream, const WeighRowsArgs& args);
-void weigh_rows_backward(cudaStream_t stream, const WeighRowsBackwardArgs& args);  // dweights: of this rank's columns
+
+// weighed_swiglu.cu
+void weighed_swiglu_backward(cudaStream_t stream, const WeighedSwigluBackwardArgs& args);  // dweights: of this rank's columns
 
 // send_tokens.cu and sort_received.cu. sort_received throws Error(unavailable) for more than 1,024 experts of one rank.
 std::size_t send_tokens_scratch(const SendTokensArgs& args);  // bytes

@@ -219,7 +219,9 @@ TEST_CASE("GPU norms and SwiGLU find the largest magnitude of what they write", 
     const Tensor x = put(shape), weight = put({cols}), bias = put({cols}), gate_up = put({rows, 2 * cols}), dy = put(shape);
     const Tensor rms = made(shape), layer = made(shape), inner = made(shape), grad = made({rows, 2 * cols});
     const Tensor inv = made({rows}, DType::f32), mean = made({rows}, DType::f32);
-    Tensor largest[4];
+    const Tensor weights = rank.put(random_values({rows}, random, DType::f32), DType::f32), dweights = made({rows}, DType::f32);
+    const Tensor weighed = made(shape), weighed_grad = made({rows, 2 * cols});
+    Tensor largest[6];
     for (Tensor& one : largest) one = made({1}, DType::f32);
     team.run([&](TestRank& r) {
       Ops& ops = r.ops();
@@ -234,9 +236,16 @@ TEST_CASE("GPU norms and SwiGLU find the largest magnitude of what they write", 
                       .largest = largest[1]});
       ops.swiglu({.gate_up = gate_up, .y = inner, .largest = largest[2]});
       ops.swiglu_backward({.dy = dy, .gate_up = gate_up, .dgate_up = grad, .largest = largest[3]});
+      ops.swiglu({.gate_up = gate_up, .y = weighed, .largest = largest[4], .weights = weights});
+      ops.weighed_swiglu_backward({.dy = dy,
+                                   .gate_up = gate_up,
+                                   .weights = weights,
+                                   .dgate_up = weighed_grad,
+                                   .dweights = dweights,
+                                   .largest = largest[5]});
     });
-    const Tensor* results[] = {&rms, &layer, &inner, &grad};
-    for (int i = 0; i < 4; ++i) CHECK(rank.get(largest[i]).data[0] == largest_of(rank.get(*results[i])));
+    const Tensor* results[] = {&rms, &layer, &inner, &grad, &weighed, &weighed_grad};
+    for (int i = 0; i < 6; ++i) CHECK(rank.get(largest[i]).data[0] == largest_of(rank.get(*results[i])));
   }
 }
 
