@@ -8,8 +8,9 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 
-// largest: null, or the target of raise_by_block(). weights: null, or the factors of the rows.
-template <class Unit, class T, int W>
+// largest: null, or the target of raise_by_block(). weights: the factors of the rows, not read unless Weighed: a kernel
+// that tested the pointer instead would take more registers without weights.
+template <class Unit, class T, int W, bool Weighed>
 __global__ void swiglu_kernel(const T* gate_up, T* y, const float* weights, unsigned* largest, const int* used,
                               GateClamps clamps, unsigned row_packs, std::int64_t packs) {
   const Unit unit(clamps);
@@ -26,7 +27,7 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, const float* weights, unsi
     const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
     gate[n] = load<W>(gate_up, pack + row * row_packs);
     up[n] = load<W>(gate_up, pack + (row + 1) * row_packs);
-    if (weights != nullptr) weight[n] = weights[row];
+    if constexpr (Weighed) weight[n] = weights[row];
   }
 #pragma unroll
   for (int n = 0; n < unroll; ++n) {
@@ -36,7 +37,7 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, const float* weights, unsi
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       out[i] = unit.forward(gate[n][i], up[n][i]);
-      if (weights != nullptr) out[i] = weight[n] * rounded<T>(out[i]);
+      if constexpr (Weighed) out[i] = weight[n] * rounded<T>(out[i]);
       found = max(found, magnitude(out[i]));
     }
     store(y, pack, out);
@@ -91,9 +92,12 @@ void swiglu(cudaStream_t stream, const SwigluArgs& args) {
   with_gate(y, args.gate, aligned, [&](auto unit, auto t, auto w, unsigned row_packs, std::int64_t packs) {
     using Unit = typename decltype(unit)::type;
     using T = typename decltype(t)::type;
-    launch(stream, swiglu_kernel<Unit, T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
-           data_of<T>(gate_up), data_of<T>(y), args.weights.shape.rank() == 0 ? nullptr : data_of<float>(args.weights), raised,
-           used_or_null(args.used), args.clamps, row_packs, packs);
+    const auto start = [&](auto kernel) {
+      launch(stream, kernel, blocks_for(packs, threads * unroll), threads, 0, data_of<T>(gate_up), data_of<T>(y),
+             data_of<float>(args.weights), raised, used_or_null(args.used), args.clamps, row_packs, packs);
+    };
+    constexpr int width = decltype(w)::value;
+    args.weights.shape.rank() == 0 ? start(swiglu_kernel<Unit, T, width, false>) : start(swiglu_kernel<Unit, T, width, true>);
   });
 }
 

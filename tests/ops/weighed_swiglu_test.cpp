@@ -1,7 +1,7 @@
 // Gated units whose rows have weights: against double precision, and to the bit against the operations that they replace.
 #include <algorithm>
 #include <random>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
