@@ -19,22 +19,7 @@
 
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
-#include "ops/arguments/activations.hpp"
-#include "ops/arguments/arenas.hpp"
-#include "ops/arguments/attention.hpp"
-#include "ops/arguments/embedding.hpp"
-#include "ops/arguments/experts.hpp"
-#include "ops/arguments/latent_attention.hpp"
-#include "ops/arguments/losses.hpp"
-#include "ops/arguments/matrices.hpp"
-#include "ops/arguments/norms.hpp"
-#include "ops/arguments/positions.hpp"
-#include "ops/arguments/quantised.hpp"
-#include "ops/eight_bit.hpp"
-#include "ops/segment_shape.hpp"
-#include "ops/settle_moments.hpp"
-#include "ops/tensor_update.hpp"
-#include "ops/update.hpp"
+#include "ops/arguments/all.hpp"
 
 namespace pipetrain {
 

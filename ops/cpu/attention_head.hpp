@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ops/arguments/all.hpp"
 #include "ops/cpu/rows.hpp"
-#include "ops/ops.hpp"
 
 namespace pipetrain::cpu {
 

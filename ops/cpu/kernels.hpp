@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/cpu_stream.hpp"
-#include "ops/ops.hpp"
+#include "ops/arguments/all.hpp"
 
 namespace pipetrain::cpu {
 

@@ -3,10 +3,10 @@
 
 #include <type_traits>
 
+#include "ops/arguments/all.hpp"
 #include "ops/cuda/attention/key_pattern.hpp"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/launch.hpp"
-#include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 

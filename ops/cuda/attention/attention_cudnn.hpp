@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "ops/ops.hpp"
+#include "ops/arguments/all.hpp"
 
 namespace pipetrain::cuda {
 

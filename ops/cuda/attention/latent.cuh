@@ -1,10 +1,10 @@
 // The rotation of latent attention's heads, whose first columns stay as they are. Only for .cu files.
 #pragma once
 
+#include "ops/arguments/all.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/rotate.cuh"
 #include "ops/cuda/vector.cuh"
-#include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 

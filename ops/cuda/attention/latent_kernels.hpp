@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "ops/ops.hpp"
+#include "ops/arguments/all.hpp"
 
 namespace pipetrain::cuda {
 

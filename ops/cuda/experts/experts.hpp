@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ops/ops.hpp"
+#include "ops/arguments/all.hpp"
 
 namespace pipetrain::cuda {
 

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "core/buffer.hpp"
+#include "ops/arguments/all.hpp"
 #include "ops/cuda/gemm/gemm.hpp"
 #include "ops/cuda/ops_stream.hpp"
-#include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 

@@ -6,9 +6,9 @@
 
 #include <cstddef>
 
+#include "ops/arguments/all.hpp"
 #include "ops/arguments/attention.hpp"
 #include "ops/cuda/hopper/hopper_gpu.hpp"
-#include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 

@@ -3,8 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ops/arguments/all.hpp"
 #include "ops/cuda/hopper/hopper_gpu.hpp"
-#include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 
