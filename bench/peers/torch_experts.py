@@ -21,7 +21,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from torch_llama import cross_entropy, measure, peak_gib, rotate
+from llama_model import rotate
+from peer_steps import cross_entropy, measure, peak_gib
 
 grouped_mm = getattr(F, "grouped_mm", None) or torch._grouped_mm
 ALIGNMENT = 8  # a grouped product sums over rows in multiples of this, so each expert's rows are padded with zeros

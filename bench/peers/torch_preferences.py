@@ -14,7 +14,7 @@ import statistics
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from torch_llama import measure, peak_gib
+from peer_steps import measure, peak_gib
 from torch_transformers import MODELS, build_stage, configuration
 
 

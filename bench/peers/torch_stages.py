@@ -21,6 +21,8 @@ from pathlib import Path
 import torch
 
 import torch_llama
+from llama_model import MODELS
+from peer_steps import cross_entropy
 
 OURS = ["1f1b", "1f1b processes", "1f1b split", "zb-h1 split", "zb-v split"]
 THEIRS = ["1F1B", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"]
@@ -32,7 +34,7 @@ def make_pipeline(options, schedule, split, world):
 
     chunks = next(chunks for name, chunks, *_ in pipetrain.all_schedules() if name == schedule)
     plan = pipetrain.Plan.build(schedule, options.pp, options.gas, chunks)
-    model = replace(torch_llama.MODELS[options.model], layers=options.layers)
+    model = replace(MODELS[options.model], layers=options.layers)
     arguments = argparse.Namespace(tp=1, dp=1, offload=0, fp8=0, compile=options.compile, seq=options.seq)
     count = options.pp * chunks
     stage_of = {plan.virtual_stage(stage, chunk): stage for stage in range(options.pp) for chunk in range(chunks)}
@@ -42,7 +44,7 @@ def make_pipeline(options, schedule, split, world):
             device = torch.device("cuda", stage_of[virtual])
             return torch_llama.build_part(arguments, model, virtual, count, None, device)
 
-    loss = torch_llama.cross_entropy
+    loss = cross_entropy
     pipeline = pipetrain.torch.Pipeline(
         make_part, loss=torch.compile(loss) if options.compile else loss, schedule=plan,
         devices=[f"cuda:{stage}" for stage in range(options.pp)], split_linear=split,
@@ -105,7 +107,7 @@ def measured(options, name):
 
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--model", choices=torch_llama.MODELS, default="llama2-7b")
+    parser.add_argument("--model", choices=MODELS, default="llama2-7b")
     for key, value in {"layers": 16, "pp": 2, "gas": 16, "mbs": 1, "seq": 4096, "compile": 1, "warmup": 3, "steps": 5, "timeout": 150}.items():
         parser.add_argument(f"--{key}", type=int, default=value)
     parser.add_argument("--schedules", nargs="+", default=[one for pair in zip(OURS, THEIRS) for one in pair])

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import transformers
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from torch_llama import cross_entropy, measure, peak_gib
+from peer_steps import cross_entropy, measure, peak_gib
 
 # The configurations of the published models.
 MODELS = {
