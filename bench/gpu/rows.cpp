@@ -153,8 +153,21 @@ std::vector<Row> expert_rows() {
     row.dp = row.ep = 2, row.zero = 1;
     row.least = least;
   };
+  // Stages instead of divided experts, for the same tokens in a step.
+  const auto add_staged = [&](const char* model, int layers) {
+    Row& row = add(model, layers, 0);
+    row.name += "-pp2";
+    row.pp = 2, row.microbatches = 16;
+    row.schedules = pipeline_schedules(2);
+    for (Schedule& schedule : row.schedules) schedule.recompute = "selective";
+    row.predictable = true;
+    row.least = 0;
+    row.peers.clear();
+  };
   add("qwen3-30b-a3b", 4, 82322);
   add("olmoe-1b-7b", 8, 58474);
+  add_staged("olmoe-1b-7b", 8);
+  add_staged("olmoe-1b-7b", 0);
   add_divided("qwen3-30b-a3b", 8, 39031, 1.3);
   add_divided("olmoe-1b-7b", 0, 22513, 1.3);
   add_divided("mixtral-8x7b", 4, 40461, 1.15);
