@@ -94,8 +94,7 @@ BlockCosts::Rounding BlockCosts::rounding_seconds(const Block& block, const Layo
 }
 
 // The rows of the experts are rounded in one layout, since the gradients of weights are products in 16 bits. The largest
-// magnitudes of the inputs of the last matrices and of the gradients of their outputs are searched for first; the others are
-// found as they are written.
+// magnitude of the gradients of their outputs is searched for first; the others are found as the rows are written.
 BlockCosts::Rounding BlockCosts::expert_rounding_seconds(const Block& block, const Layout& layout) const {
   const ModelConfig& config = request_.config;
   constexpr double found = 3, searched_for = 5, both_layouts = 4;  // bytes a number
@@ -104,7 +103,7 @@ BlockCosts::Rounding BlockCosts::expert_rounding_seconds(const Block& block, con
                inner = static_cast<double>(config.experts.intermediate) / layout.tp;
   const bool comes = gathering(request_, layout) > 1 || request_.offload.parameters;
   const double weights = comes ? both_layouts * own_parameters(block, layout, figures(block).parameters) / layout.tp : 0;
-  return {(rows * (found * hidden + searched_for * inner) + weights) / request_.speed.memory_rate,
+  return {(rows * found * (hidden + inner) + weights) / request_.speed.memory_rate,
           (rows * (searched_for * hidden + found * 2 * inner) + weights) / request_.speed.memory_rate};
 }
 
