@@ -123,7 +123,7 @@ __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, i
       }
     });
   }
-  if (leads) wait_for_additions();
+  if (leads) wait_for_writes();
 }
 
 template <class Tile>

@@ -83,7 +83,8 @@ __device__ __forceinline__ void add_integers(int* to, const int* from, int bytes
                : "memory");
   asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-__device__ __forceinline__ void wait_for_additions() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// Returns when the additions and stores that this thread has begun are complete.
+__device__ __forceinline__ void wait_for_writes() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // Makes this thread's writes to shared memory visible to asynchronous copies and products.
 __device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -1,12 +1,10 @@
 // A kernel adds the products of an expert's rows of tokens to the gradients of its matrix [N, K], in tiles of 128 rows and 256
 // columns; letters as in ops/ops.hpp. The gradients so far are read and written once for the few rows of a microbatch, which
-// takes as long as the products. There are two ways:
-// - In registers, while shared memory is full of operands: half of the gradients so far is read during the products, and the
-// rest
-//   while the first sums are written. Faster if experts have many rows.
+// takes as long as the products. There are two ways, which compute the same sums to the bit:
+// - In registers, while shared memory is full of operands: half of the gradients so far is read during the products, the rest
+//   while the first sums are written. This is faster if experts have many rows.
 // - In shared memory, which then holds half as many operands: all of the gradients so far are read during the products, and the
-//   sums are written during the products of the next tile. Faster if memory limits the kernel anyway.
-// Both compute the same sums to the bit.
+//   sums are written during those of the next tile. This is faster if memory limits the kernel anyway.
 #include "ops/cuda/hopper/grouped_weight_grad.hpp"
 
 #include "ops/cuda/hopper/box_map.hpp"
@@ -119,7 +117,7 @@ class SumsCopier : TileReader<WeightGradShared<SumsIn::shared>> {
       copy(tile, parity);
       parity ^= 1;
     });
-    wait_for_additions();
+    wait_for_writes();
   }
 
  private:
