@@ -1,6 +1,7 @@
 #include "tuning/block_costs.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
@@ -142,15 +143,49 @@ double BlockCosts::expert_exchange_seconds(const Block& block, const Layout& lay
   return rows * row / link.rate + exchanges * (ranks - 1) * link.latency;
 }
 
-// Products of activations and weights cost as much in F as in I and, for trained weights, in W; attention between positions has
-// no weights, and both halves of its backward are in I. Each tensor-parallel block gathers and scatters its activations once in
-// F and in I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the transfer
-// of the next block's weights, and I and W together as long as that plus its gradients' transfer, because both share the link.
+double BlockCosts::attention_flops(const Block& block, const Layout& layout) const {
+  if (block.kind != BlockKind::attention) return 0;
+  return attention_flops_per_token(request_.config, block, request_.sequence) * tokens_of(request_, layout) / layout.tp;
+}
+
+// Products of activations and weights cost as much in F as in I and, for trained weights, in W.
+BlockCosts::Products BlockCosts::product_seconds(const Block& block, const Layout& layout) const {
+  const double share = tokens_of(request_, layout) / layout.tp, weight_flops = figures(block).weight_grad * share;
+  const double flops = figures(block).flops * share - attention_flops(block, layout) - weight_flops;
+  // The thin products of adapters have 16 bits, as the gradients of experts have.
+  const bool in_16_bits = request_.config.adapter.exists() || block.kind == BlockKind::experts;
+  const double forward = flops / 2 / product_rate(block),
+               weight_grad = weight_flops / (in_16_bits ? request_.speed.flops : product_rate(block));
+  const Products products{forward, forward, weight_grad};
+  return block.kind == BlockKind::experts ? with_memory(products, block, layout) : products;
+}
+
+// The few rows of each expert do not hide what memory takes: every microbatch reads the weights of all experts in F and in I,
+// and reads and writes their gradients in W. Products overlap with that in part: the root of the sum of both squares is within
+// a tenth of grouped products on an H100, if gradients move at 0.87 of the rate (bench_gpu_experts). The rows of tokens pass
+// memory between the products: they are gathered (2 H), activated (3 I) and summed (H) in F; in I their gradients are gathered
+// and summed, and those of the activation take 5 I.
+BlockCosts::Products BlockCosts::with_memory(const Products& products, const Block& block, const Layout& layout) const {
+  const Experts& experts = request_.config.experts;
+  const double rate = request_.speed.memory_rate, number = activation_bytes(request_), ranks = layout.ep * layout.tp;
+  const auto hidden = static_cast<double>(request_.config.hidden), inner = static_cast<double>(experts.intermediate);
+  const double weights = 3 * static_cast<double>(experts.count) * hidden * inner / ranks * number / rate,
+               gradients = figures(block).experts / ranks * 2 * gradient_bytes / (0.87 * rate);
+  const double row = tokens_of(request_, layout) * static_cast<double>(experts.chosen) * number / rate;
+  return {.forward = std::hypot(products.forward, weights) + row * (3 * hidden + 3 * inner / layout.tp),
+          .input_grad = std::hypot(products.input_grad, weights) + row * (3 * hidden + 5 * inner / layout.tp),
+          .weight_grad = std::hypot(products.weight_grad, gradients)};
+}
+
+// Attention between positions has no weights, and both halves of its backward are in I. Each tensor-parallel block gathers and
+// scatters its activations once in F and in I. Where replicas divide weights, or these are offloaded, F and I of a block take
+// at least as long as the transfer of the next block's weights, and I and W together as long as that plus its gradients'
+// transfer, because both share the link.
 PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
-  const ModelConfig& config = request_.config;
-  const double tokens = tokens_of(request_, layout), tp = layout.tp;
-  const double activation = tokens * static_cast<double>(config.hidden) * activation_bytes(request_);
+  const double tp = layout.tp;
+  const double activation =
+      tokens_of(request_, layout) * static_cast<double>(request_.config.hidden) * activation_bytes(request_);
   const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
   PartCost part;
   part.times.collectives = std::max(1, 2 * static_cast<int>(blocks.size()));
@@ -158,33 +193,28 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
   const std::vector<Recompute> recompute = recompute_of_blocks(blocks, layout.numerics(request_.precision));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = blocks[i];
-    const double flops = figures(block).flops * tokens / tp;
-    const double attention =
-        block.kind != BlockKind::attention ? 0 : attention_flops_per_token(config, block, request_.sequence) * tokens / tp;
-    const double weight_flops = figures(block).weight_grad * tokens / tp;
-    const double product = (flops - attention - weight_flops) / 2 / product_rate(block), scores = attention / 3 / speed.flops;
-    // The thin products of adapters have 16 bits, as the gradients of experts have.
-    const bool in_16_bits = config.adapter.exists() || block.kind == BlockKind::experts;
-    const double weight_product = weight_flops / (in_16_bits ? speed.flops : product_rate(block));
+    const double scores = attention_flops(block, layout) / 3 / speed.flops;
+    const Products products = product_seconds(block, layout);
     const Ring ring = ring_seconds(block, layout, scores);
     const double travel = expert_exchange_seconds(block, layout);
     const double gather = gather_seconds(block, layout);
     const Rounding rounding = rounding_seconds(block, layout);
     const BlockScale& scale = request_.scales[static_cast<std::size_t>(block.kind)];
-    part.times.forward += scale.forward * std::max(gather, product + scores + ring.forward + exchange + travel +
+    part.times.forward += scale.forward * std::max(gather, products.forward + scores + ring.forward + exchange + travel +
                                                                rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
     const double again = again_seconds(block, layout, recompute[i]) +
                          (recompute[i] == Recompute::full ? exchange / 2 + ring.forward + travel : 0);
-    const double input_grad = std::max(
-        gather, product + 2 * scores + ring.backward + exchange + travel + again + rounding.input_grad + speed.block_overhead);
+    const double input_grad = std::max(gather, products.input_grad + 2 * scores + ring.backward + exchange + travel + again +
+                                                   rounding.input_grad + speed.block_overhead);
     const double leaving = leaving_gradients(block, layout);
     const double moves = leaving * gradient_bytes / speed.offload_rate;
     part.times.input_grad += scale.input_grad * input_grad;
-    part.times.weight_grad += scale.weight_grad * std::max(weight_product + speed.block_overhead, gather + moves - input_grad);
+    part.times.weight_grad +=
+        scale.weight_grad * std::max(products.weight_grad + speed.block_overhead, gather + moves - input_grad);
     part.leaving_gradients += leaving;
     // The part of the exchanges that transfers of weights do not cover; braids hide most of it.
-    const double alone = product + scores + rounding.forward + speed.block_overhead;
+    const double alone = products.forward + scores + rounding.forward + speed.block_overhead;
     part.times.communication +=
         std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange + travel) - std::max(gather, alone));
     part.parameters += own_parameters(block, layout, figures(block).parameters) / tp;

@@ -64,6 +64,15 @@ class BlockCosts {
   struct Rounding {
     double forward = 0, input_grad = 0;
   };
+  // Returns the operations of attention between positions, forward and backward, of one tensor-parallel rank.
+  double attention_flops(const Block& block, const Layout& layout) const;
+  // Seconds of the products with a block's weights.
+  struct Products {
+    double forward = 0, input_grad = 0, weight_grad = 0;
+  };
+  Products product_seconds(const Block& block, const Layout& layout) const;
+  // Returns the seconds of experts' products together with what their weights, gradients and rows take from memory.
+  Products with_memory(const Products& products, const Block& block, const Layout& layout) const;
   // Returns the rate of products with a block's weights, per second.
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;

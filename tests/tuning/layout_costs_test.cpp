@@ -16,6 +16,13 @@ LayoutRequest tied_request() {
   return request;
 }
 
+// OLMoE: 64 experts of 1,024, of which a token chooses 8.
+LayoutRequest expert_request() {
+  LayoutRequest request = tied_request();
+  request.config = preset_config("olmoe-1b-7b");
+  return request;
+}
+
 }  // namespace
 
 TEST_CASE("tune: a tied sum moves over a link between two stages, and in memory on one stage") {
@@ -114,16 +121,49 @@ TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read
 
 TEST_CASE(
     "tune: in fp8 experts multiply at the rate of 8 bits, round their rows, and make the gradients of weights in 16 bits") {
-  LayoutRequest bf16 = tied_request(), fp8 = tied_request();
-  bf16.config.experts = fp8.config.experts = {.count = 8, .chosen = 2, .intermediate = 1024};
+  LayoutRequest bf16 = expert_request(), fp8 = expert_request();
   bf16.precision = Precision::bf16(), fp8.precision = Precision::fp8();
   fp8.speed.fp8_flops = 2 * fp8.speed.flops;
   const Block routed{BlockKind::experts, 0};
-  const auto wide = LayoutCosts(bf16).block_times(routed, {}), narrow = LayoutCosts(fp8).block_times(routed, {});
-  const double rows = 2 * 128, hidden = 2048, inner = 1024, rate = 1e12;
+  const double rows = 8 * 128, hidden = 2048, inner = 1024, rate = 1e12, fast = 1e30;
+  const auto times = [&](LayoutRequest request, double memory_rate) {
+    request.speed.memory_rate = memory_rate;
+    return LayoutCosts(request).block_times(routed, {});
+  };
+  const auto wide = times(bf16, fast), narrow = times(fp8, fast);
   CHECK(narrow.weight_grad == Approx(wide.weight_grad));
-  CHECK(narrow.forward == Approx(wide.forward / 2 + rows * 3 * (hidden + inner) / rate));
-  CHECK(narrow.input_grad == Approx(wide.input_grad / 2 + rows * (5 * hidden + 6 * inner) / rate));
+  CHECK(narrow.forward == Approx(wide.forward / 2));
+  CHECK(narrow.input_grad == Approx(wide.input_grad / 2));
+  bf16.speed.flops = fp8.speed.flops = fp8.speed.fp8_flops = fast;
+  const auto passes = times(bf16, rate), rounds = times(fp8, rate);
+  CHECK(rounds.weight_grad == Approx(passes.weight_grad));
+  CHECK(rounds.forward == Approx(passes.forward + rows * 3 * (hidden + inner) / rate));
+  CHECK(rounds.input_grad == Approx(passes.input_grad + rows * (5 * hidden + 6 * inner) / rate));
+}
+
+TEST_CASE("tune: experts take the time of their weights, gradients and rows in memory, whatever their products take") {
+  LayoutRequest request = expert_request();
+  request.precision = Precision::bf16();
+  const double rows = 8 * 128, hidden = 2048, inner = 1024, rate = request.speed.memory_rate;
+  const Block routed{BlockKind::experts, 0};
+  const auto seconds = [&](double flops, Layout layout) {
+    request.speed.flops = flops;
+    return LayoutCosts(request).block_times(routed, layout);
+  };
+  const auto memory = seconds(1e30, {});
+  const double weights = 64 * 3 * hidden * inner;
+  CHECK(memory.forward == Approx((2 * weights + 2 * rows * 3 * (hidden + inner)) / rate));
+  CHECK(memory.input_grad == Approx((2 * weights + 2 * rows * (3 * hidden + 5 * inner)) / rate));
+  CHECK(memory.weight_grad == Approx(8 * weights / (0.87 * rate)));
+  // Ranks that divide the experts divide their weights, and have as many rows.
+  Layout divided{.dp = 2};
+  divided.ep = 2;
+  CHECK(seconds(1e30, divided).weight_grad == Approx(memory.weight_grad / 2));
+  // Products and memory overlap in part.
+  const auto both = seconds(1e14, {});
+  const double products = 2 * rows * 3 * hidden * inner / 1e14;
+  CHECK(both.weight_grad > std::max(memory.weight_grad, products));
+  CHECK(both.weight_grad < memory.weight_grad + products);
 }
 
 TEST_CASE("tune: a ring's transfers cost what attention does not hide, and the gradients' way home") {
