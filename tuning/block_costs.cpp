@@ -177,16 +177,24 @@ BlockCosts::Products BlockCosts::with_memory(const Products& products, const Blo
           .weight_grad = std::hypot(products.weight_grad, gradients)};
 }
 
-// Attention between positions has no weights, and both halves of its backward are in I. Each tensor-parallel block gathers and
-// scatters its activations once in F and in I. Where replicas divide weights, or these are offloaded, F and I of a block take
-// at least as long as the transfer of the next block's weights, and I and W together as long as that plus its gradients'
-// transfer, because both share the link.
+// A tensor-parallel block gathers its activations once and scatters them once, in F and again in I. On GPUs products run in
+// pieces, one for each rank: while one is multiplied, the next one travels.
+double BlockCosts::exchange_seconds(const Layout& layout, double product) const {
+  if (layout.tp == 1) return 0;
+  const double others = layout.tp - 1, share = others / layout.tp;
+  const double activation =
+      tokens_of(request_, layout) * static_cast<double>(request_.config.hidden) * activation_bytes(request_);
+  const double travels = 2 * share * activation / request_.speed.link_rate;
+  const double hidden = request_.device == DeviceKind::cuda ? std::min(travels, share * product) : 0;
+  return travels - hidden + 2 * others * request_.speed.latency;
+}
+
+// Attention between positions has no weights, and both halves of its backward are in I. Where replicas divide weights, or these
+// are offloaded, F and I of a block take at least as long as the transfer of the next block's weights, and I and W together as
+// long as that plus its gradients' transfer, because both share the link.
 PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const double tp = layout.tp;
-  const double activation =
-      tokens_of(request_, layout) * static_cast<double>(request_.config.hidden) * activation_bytes(request_);
-  const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
   PartCost part;
   part.times.collectives = std::max(1, 2 * static_cast<int>(blocks.size()));
   part.times.forward = part.times.input_grad = part.times.weight_grad = 0;
@@ -195,6 +203,8 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
     const Block& block = blocks[i];
     const double scores = attention_flops(block, layout) / 3 / speed.flops;
     const Products products = product_seconds(block, layout);
+    const double exchange = exchange_seconds(layout, products.forward),
+                 exchange_back = exchange_seconds(layout, products.input_grad);
     const Ring ring = ring_seconds(block, layout, scores);
     const double travel = expert_exchange_seconds(block, layout);
     const double gather = gather_seconds(block, layout);
@@ -205,8 +215,8 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
     // A block whose whole forward runs again gathers its input again.
     const double again = again_seconds(block, layout, recompute[i]) +
                          (recompute[i] == Recompute::full ? exchange / 2 + ring.forward + travel : 0);
-    const double input_grad = std::max(gather, products.input_grad + 2 * scores + ring.backward + exchange + travel + again +
-                                                   rounding.input_grad + speed.block_overhead);
+    const double input_grad = std::max(gather, products.input_grad + 2 * scores + ring.backward + exchange_back + travel +
+                                                   again + rounding.input_grad + speed.block_overhead);
     const double leaving = leaving_gradients(block, layout);
     const double moves = leaving * gradient_bytes / speed.offload_rate;
     part.times.input_grad += scale.input_grad * input_grad;

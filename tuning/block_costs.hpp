@@ -82,6 +82,9 @@ class BlockCosts {
     double forward = 0, backward = 0;
   };
   Ring ring_seconds(const Block& block, const Layout& layout, double scores) const;
+  // Returns the seconds of a block's tensor-parallel communication in F or in I that its products, of `product` seconds, do not
+  // hide.
+  double exchange_seconds(const Layout& layout, double product) const;
   // Returns the seconds in which a routed block's tokens travel to their experts and back, in F and again in I.
   double expert_exchange_seconds(const Block& block, const Layout& layout) const;
   // Returns the parameters of a block that one of the ranks which divide its experts has, on all tensor-parallel ranks.

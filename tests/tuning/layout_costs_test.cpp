@@ -166,6 +166,25 @@ TEST_CASE("tune: experts take the time of their weights, gradients and rows in m
   CHECK(both.weight_grad < memory.weight_grad + products);
 }
 
+TEST_CASE("tune: products of tensor-parallel GPUs hide their transfers in pieces, and those of CPUs do not") {
+  LayoutRequest request = tied_request();
+  request.speed.latency = 0;
+  const Block mlp{BlockKind::mlp, 0};
+  const auto forward = [&](DeviceKind device, int tp, double rate) {
+    request.device = device, request.speed.link_rate = rate;
+    return LayoutCosts(request).block_times(mlp, {.tp = tp}).forward;
+  };
+  constexpr double fast = 1e30;
+  const double product = forward(DeviceKind::cpu, 4, fast), bytes = 4.0 * 128 * 2048, rate = 1e12;
+  const double travels = 2 * 0.75 * bytes / rate;
+  REQUIRE(travels < 0.75 * product);
+  CHECK(forward(DeviceKind::cpu, 4, rate) == Approx(product + travels));
+  CHECK(forward(DeviceKind::cuda, 4, rate) == Approx(product));
+  // The first of four pieces waits for no transfer, and what takes longer than the others' products is seen.
+  const double slow = rate * travels / product;
+  CHECK(forward(DeviceKind::cuda, 4, slow) == Approx(product + 0.25 * product));
+}
+
 TEST_CASE("tune: a ring's transfers cost what attention does not hide, and the gradients' way home") {
   LayoutRequest request = tied_request();
   request.config.tied_embeddings = false;
