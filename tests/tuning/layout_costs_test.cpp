@@ -1,6 +1,8 @@
 // The estimated costs of the parts of a layout.
 #include "tuning/layout_costs.hpp"
 
+#include <algorithm>
+
 #include "catch.hpp"
 
 using namespace pipetrain;

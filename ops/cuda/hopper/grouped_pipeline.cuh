@@ -4,6 +4,7 @@
 
 #include "ops/cuda/hopper/bulk_copy.cuh"
 #include "ops/cuda/hopper/grouped_tiles.cuh"
+#include "ops/cuda/hopper/wgmma.cuh"
 
 namespace pipetrain::cuda::hopper {
 
@@ -62,7 +63,7 @@ __device__ void hand_out_tiles(int* tickets, int count, Shared& shared, const Lo
   if (atomicAdd(tickets + 1, 1) == blocks - 1) tickets[0] = tickets[1] = 0;
 }
 
-// TileReader is the part of the pipeline that each of the two groups of warps keeps while it multiplies.
+// TileReader is the part of the pipeline that warps keep which take tiles: those that multiply, and those that copy sums.
 template <class Shared>
 class TileReader {
  protected:
@@ -80,6 +81,24 @@ class TileReader {
 
   __device__ void release(int stage) {
     if (threadIdx.x % 128 == 0) arrive(shared_.empty[stage]);
+  }
+
+  // Calls multiply(step) for each step of a tile, at least one, once its operands have arrived: it begins products of them. A
+  // stage is released when those of the next one have begun. Returns when all products are complete.
+  template <class Multiply>
+  __device__ __forceinline__ void multiply_steps(int steps, const Multiply& multiply) {
+    int before = 0, step = 0;
+    do {
+      wait(shared_.full[stage_.index], stage_.parity);
+      multiply(step);
+      end_group();
+      wait_for_groups_but<1>();
+      if (step > 0) release(before);
+      before = stage_.index;
+      stage_.advance();
+    } while (++step < steps);
+    wait_for_groups_but<0>();
+    release(before);
   }
 
   // Passes over the steps of rows that do not exist.

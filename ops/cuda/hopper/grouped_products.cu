@@ -52,9 +52,7 @@ class Multiplier : TileReader<GroupedShared> {
   __device__ __forceinline__ void multiply_tile(const GroupedTile& tile) {
 #pragma unroll
     for (int i = 0; i < 128; ++i) sums_[i] = 0;
-    int before = 0, step = 0;
-    do {
-      wait(shared_.full[stage_.index], stage_.parity);
+    multiply_steps(steps_of(tile), [&](int) {
       const std::uint32_t a = operand(shared_address(shared_.a[stage_.index]) +
                                       static_cast<std::uint32_t>(grouped::half_bytes * group_)),
                           b = operand(shared_address(shared_.b[stage_.index]), of_b == Along::sides ? grouped::half_bytes : 16);
@@ -63,14 +61,7 @@ class Multiplier : TileReader<GroupedShared> {
         constexpr int k = decltype(part)::value;
         multiply(T{}, sums_, a, b, DescriptorOffsets<k * a_step, k * b_step, Along::depth, of_b, true>{});
       });
-      end_group();
-      wait_for_groups_but<1>();
-      if (step > 0) release(before);
-      before = stage_.index;
-      stage_.advance();
-    } while (++step < steps_of(tile));
-    wait_for_groups_but<0>();
-    release(before);
+    });
   }
 
   __device__ __forceinline__ void store(const GroupedTile& tile) {

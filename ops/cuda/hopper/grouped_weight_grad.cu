@@ -22,7 +22,7 @@ namespace {
 enum class SumsIn { registers, shared };
 
 // Experts with fewer rows on average add in shared memory. On an H100 that takes 0.92 of the time in registers with 512 rows
-// (GPT-OSS), 0.98 with 256 (Qwen3-30B-A3B), and 1.05 to 1.15 with 1,024.
+// (GPT-OSS), 0.98 with 256 (Qwen3-30B-A3B), and 1.03 to 1.15 with 1,024.
 constexpr std::int64_t rows_in_registers = 640;
 
 struct WeightGradView {
@@ -194,9 +194,7 @@ class WeightGradMultiplier : TileReader<WeightGradShared<way>> {
     constexpr int step_bytes = 16 * grouped::box_row_bytes;
 #pragma unroll
     for (int i = 0; i < 128; ++i) sums_[i] = 0;
-    int before = 0, step = 0;
-    do {
-      wait(shared_.full[stage_.index], stage_.parity);
+    this->multiply_steps(tile.steps<Shared>(), [&](int step) {
       if (const int left = tile.tokens - step * Shared::depth; left < Shared::depth) clear_from(left);
       const std::uint32_t a = operand(shared_address(shared_.a[stage_.index] + Shared::box_bytes * group_), Shared::box_bytes),
                           b = operand(shared_address(shared_.b[stage_.index]), Shared::box_bytes);
@@ -205,14 +203,7 @@ class WeightGradMultiplier : TileReader<WeightGradShared<way>> {
         constexpr int at = decltype(part)::value * step_bytes;
         multiply(T{}, sums_, a, b, DescriptorOffsets<at, at, Along::sides, Along::sides, true>{});
       });
-      end_group();
-      wait_for_groups_but<1>();
-      if (step > 0) this->release(before);
-      before = stage_.index;
-      stage_.advance();
-    } while (++step < tile.steps<Shared>());
-    wait_for_groups_but<0>();
-    this->release(before);
+    });
   }
 
   // The rows after an expert's last one are another expert's: zeros replace them, so that no infinity of theirs counts. Both
