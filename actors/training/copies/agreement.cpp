@@ -26,8 +26,16 @@ std::optional<CopySource> source_of(const std::vector<Holdings>& processes, cons
   return found;
 }
 
-// Returns the newest step after which every state is held, or no value: `missing` then names a rank without one after the
-// newest step.
+// A process that ends may leave its copy of a state in memory that it shares before the others have received the record of that
+// step. Where nobody has records, none is needed.
+bool is_recorded(const std::vector<Holdings>& processes, std::int64_t step) {
+  const auto has = [&](const Holdings& own) { return own.records.contains(step); };
+  const auto has_none = [](const Holdings& own) { return own.records.empty(); };
+  return std::any_of(processes.begin(), processes.end(), has) || std::all_of(processes.begin(), processes.end(), has_none);
+}
+
+// Returns the newest step after which every state is held and the progress is recorded, or no value: `missing` then names a
+// rank without one after the newest step.
 std::optional<std::int64_t> newest_step(const std::vector<Holdings>& processes, const std::vector<std::vector<int>>& equals,
                                         int* missing) {
   std::set<std::int64_t, std::greater<>> steps;
@@ -35,6 +43,7 @@ std::optional<std::int64_t> newest_step(const std::vector<Holdings>& processes, 
     for (const auto& [rank, own] : holdings.copies) steps.insert(own.begin(), own.end());
   std::optional<int> lacks;
   for (const std::int64_t step : steps) {
+    if (!is_recorded(processes, step)) continue;
     const auto lost = std::find_if(equals.begin(), equals.end(),
                                    [&](const auto& ranks) { return !source_of(processes, ranks, step, nobody); });
     if (lost == equals.end()) return step;

@@ -40,6 +40,18 @@ TEST_CASE("all ranks go back to the newest step after which every state is held"
   CHECK(agreement->record.size() == 4);  // of that step
 }
 
+TEST_CASE("all ranks go back to a step that somebody has recorded, where its states came without their record", "[takeover]") {
+  const Mesh replicas({.dp = 2});
+  Holdings left = held({1}, {{0, {5, 4}}, {1, {4, 3}}});
+  left.records.erase(5);
+  const auto agreement = agree({left}, replicas, false);
+  REQUIRE(agreement);
+  CHECK(agreement->step == 4);
+  CHECK(agreement->record.size() == 4);
+  left.records.clear();
+  CHECK(agree({left}, replicas, false)->step == 5);
+}
+
 TEST_CASE("the ranks of a stage stay in one process", "[takeover]") {
   const Mesh mesh({.dp = 2, .tp = 2});
   const auto agreement = agree({held({0}, {{0, {1}}}), held({1}, {{1, {1}}})}, mesh, false);
