@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
@@ -26,45 +28,74 @@ cuda::GemmOperands operands_of(const GemmShape& shape, bool residual, const Tens
   return operands;
 }
 
+// The algorithms of the list that compute one product.
+class Algorithms {
+ public:
+  Algorithms(CudaStream& stream, const cuda::GemmOperands& operands, void* workspace)
+      : stream_(stream), operands_(operands), workspace_(workspace) {
+    for (int rank = 0; rank < cuda::gemm_algorithms; ++rank) {
+      auto gemm = std::make_unique<cuda::Gemm>(stream.device_index(), rank);
+      try {
+        if (run(*gemm) != CUBLAS_STATUS_SUCCESS) break;
+      } catch (const Error&) {
+        break;  // the list ends
+      }
+      all_.push_back(std::move(gemm));
+    }
+  }
+
+  std::size_t count() const { return all_.size(); }
+  // Returns the mean time of a call, of `calls` in a row.
+  double seconds(std::size_t algorithm, int calls) {
+    stream_.record(*begin_);
+    for (int call = 0; call < calls; ++call) run(*all_[algorithm]);
+    stream_.record(*end_);
+    stream_.synchronize();
+    return stream_.device().seconds_between(*begin_, *end_) / calls;
+  }
+
+ private:
+  cublasStatus_t run(cuda::Gemm& gemm) { return gemm.run(stream_.native(), operands_, workspace_); }
+
+  CudaStream& stream_;
+  const cuda::GemmOperands operands_;
+  void* const workspace_;
+  std::vector<std::unique_ptr<cuda::Gemm>> all_;
+  const std::unique_ptr<Event> begin_ = stream_.device().make_timing_event(), end_ = stream_.device().make_timing_event();
+};
+
 }  // namespace
 
+// A GPU at its power cap lowers its clocks until the power suffices, so a step takes as long as the energy of its products
+// lasts. An algorithm that is fast in turns with others, at the clocks that all of them share, can need more energy than a
+// slower one. Each therefore runs alone, for as long as clocks take to settle, before it is measured.
 std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape, bool residual, const Buffer& memory) {
   CudaStream& on = cuda_stream(stream);
-  Device& device = stream.device();
   Arena arena(memory.data(), memory.bytes(), "a measured product");
   const Tensor one = arena.allocate({1}, DType::f32);
   const float value = 1;
   if (size_of(shape.in) == 1) stream.copy(one.data, &value, sizeof value), stream.synchronize();
-  const cuda::GemmOperands operands = operands_of(shape, residual, one, arena);
-  const Buffer workspace = device.allocate(cuda::gemm_workspace, "the workspace of a measured product");
+  const Buffer workspace = stream.device().allocate(cuda::gemm_workspace, "the workspace of a measured product");
+  Algorithms algorithms(on, operands_of(shape, residual, one, arena), workspace.data());
 
-  std::vector<std::unique_ptr<cuda::Gemm>> algorithms;
-  const auto run = [&](cuda::Gemm& gemm) { return gemm.run(on.native(), operands, workspace.data()); };
-  for (int rank = 0; rank < cuda::gemm_algorithms; ++rank) {
-    auto gemm = std::make_unique<cuda::Gemm>(on.device_index(), rank);
-    try {
-      if (run(*gemm) != CUBLAS_STATUS_SUCCESS) break;
-    } catch (const Error&) {
-      break;  // the list ends
-    }
-    algorithms.push_back(std::move(gemm));
-  }
-  constexpr int rounds = 7, calls = 6;
-  const auto begin = device.make_timing_event(), end = device.make_timing_event();
-  std::vector<std::vector<double>> times(algorithms.size());
-  for (int round = -1; round < rounds; ++round) {  // the first only warms up
-    for (std::size_t i = 0; i < algorithms.size(); ++i) {
-      stream.record(*begin);
-      for (int call = 0; call < calls; ++call) run(*algorithms[i]);
-      stream.record(*end);
-      stream.synchronize();
-      if (round >= 0) times[i].push_back(device.seconds_between(*begin, *end) / calls * 1e6);
+  const std::size_t count = algorithms.count();
+  std::vector<double> cold;
+  for (std::size_t i = 0; i < count; ++i) cold.push_back(algorithms.seconds(i, 3));
+  constexpr int rounds = 3;
+  constexpr double settling = 0.15, measuring = 0.25, hopeless = 1.2;
+  std::vector<std::vector<double>> times(count);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t turn = 0; turn < count; ++turn) {
+      const std::size_t i = (round % 2 == 0 ? turn : count - 1 - turn), own = (i + static_cast<std::size_t>(round)) % count;
+      if (cold[own] > hopeless * *std::min_element(cold.begin(), cold.end())) continue;
+      algorithms.seconds(own, static_cast<int>(settling / cold[own]) + 1);
+      times[own].push_back(algorithms.seconds(own, static_cast<int>(measuring / cold[own]) + 1));
     }
   }
   std::vector<double> medians;
-  for (auto& own : times) {
-    std::nth_element(own.begin(), own.begin() + rounds / 2, own.end());
-    medians.push_back(own[rounds / 2]);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::sort(times[i].begin(), times[i].end());
+    medians.push_back(1e6 * (times[i].empty() ? cold[i] : times[i][times[i].size() / 2]));
   }
   return medians;
 }
