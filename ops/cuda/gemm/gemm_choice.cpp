@@ -20,26 +20,17 @@ struct Choice {
 using enum Product;
 constexpr DType bf16 = DType::bf16, f32 = DType::f32, e4m3 = DType::e4m3, e5m2 = DType::e5m2;
 
-// Printed by bench_gpu_gemm; measured on an H200 (132 multiprocessors).
+// Printed by bench_gpu_gemm. Measured on an H200 (132 multiprocessors) with algorithms in turns, before each ran alone under a
+// load that lasts (gemm_timing.cpp).
 constexpr std::size_t measured_version = 130100;
 constexpr int measured_multiprocessors = 132;
 const Choice choices[] = {
-    {{4096, 6144, 4096, y, bf16, bf16}, 4},   {{4096, 28672, 4096, y, bf16, bf16}, 5},
-    {{4096, 128256, 4096, y, bf16, bf16}, 6}, {{4096, 4096, 4096, y, bf16, bf16}, 5},
-    {{4096, 4096, 4096, dx, bf16, bf16}, 3},  {{6144, 4096, 4096, dw, bf16, f32}, 7},
-    {{28672, 4096, 4096, dw, bf16, f32}, 5},  {{128256, 4096, 4096, dw, bf16, f32}, 5},
-    {{4096, 4096, 4096, dw, bf16, f32}, 3},   {{4096, 14336, 4096, dw, bf16, f32}, 7},
-    {{2048, 3072, 4096, y, bf16, bf16}, 2},   {{2048, 14336, 4096, y, bf16, bf16}, 2},
-    {{2048, 64128, 4096, y, bf16, bf16}, 6},  {{2048, 7168, 4096, dx, bf16, bf16}, 1},
-    {{4096, 4096, 3072, dx, bf16, bf16}, 3},  {{4096, 14336, 4096, y, bf16, bf16}, 4},
-    {{4096, 64128, 4096, y, bf16, bf16}, 5},  {{4096, 4096, 2048, y, bf16, bf16}, 5},
-    {{4096, 4096, 7168, y, bf16, bf16}, 5},   {{4096, 7168, 4096, dx, bf16, bf16}, 3},
-    {{3072, 4096, 4096, dw, bf16, f32}, 6},   {{14336, 4096, 4096, dw, bf16, f32}, 3},
-    {{64128, 4096, 4096, dw, bf16, f32}, 6},  {{4096, 2048, 4096, dw, bf16, f32}, 3},
-    {{4096, 7168, 4096, dw, bf16, f32}, 3},   {{4096, 12288, 4096, y, bf16, bf16}, 4},
-    {{4096, 22016, 4096, y, bf16, bf16}, 5},  {{4096, 32000, 4096, y, bf16, bf16}, 6},
-    {{4096, 11008, 4096, dx, bf16, bf16}, 5}, {{12288, 4096, 4096, dw, bf16, f32}, 6},
-    {{22016, 4096, 4096, dw, bf16, f32}, 6},  {{32000, 4096, 4096, dw, bf16, f32}, 5},
+    {{2048, 7168, 4096, dx, bf16, bf16}, 1},  {{4096, 4096, 3072, dx, bf16, bf16}, 3},
+    {{4096, 14336, 4096, y, bf16, bf16}, 4},  {{4096, 64128, 4096, y, bf16, bf16}, 5},
+    {{4096, 4096, 2048, y, bf16, bf16}, 5},   {{4096, 4096, 7168, y, bf16, bf16}, 5},
+    {{4096, 7168, 4096, dx, bf16, bf16}, 3},  {{3072, 4096, 4096, dw, bf16, f32}, 6},
+    {{14336, 4096, 4096, dw, bf16, f32}, 3},  {{64128, 4096, 4096, dw, bf16, f32}, 6},
+    {{4096, 2048, 4096, dw, bf16, f32}, 3},   {{4096, 7168, 4096, dw, bf16, f32}, 3},
     {{4096, 11008, 4096, dw, bf16, f32}, 5},  {{2048, 6144, 4096, y, bf16, bf16}, 7},
     {{2048, 11008, 4096, y, bf16, bf16}, 1},  {{2048, 16000, 4096, y, bf16, bf16}, 5},
     {{2048, 5504, 4096, dx, bf16, bf16}, 6},  {{4096, 11008, 4096, y, bf16, bf16}, 5},
@@ -83,32 +74,39 @@ const Choice choices[] = {
     {{16384, 2048, 2048, y, e4m3, bf16}, 4},  {{16384, 16384, 2048, y, e4m3, bf16}, 7},
     {{16384, 2048, 8192, y, e4m3, bf16}, 4},
 };
-// Measured on an H100, which has as many multiprocessors: Qwen3-8B, Qwen2.5-7B and GPT-OSS-20B, 4,096 tokens.
+// Measured on an H100, which has as many multiprocessors, under a load that lasts: Llama-3-8B, Llama-2-7B, Qwen3-8B and
+// Qwen2.5-7B, 4,096 tokens. The first two rows, of GPT-OSS-20B, were measured in turns.
 const Choice h100_choices[] = {
+    {{4096, 201088, 2880, y, bf16, bf16}, 5}, {{4096, 2880, 4096, y, bf16, bf16}, 3},
+    {{4096, 28672, 4096, y, bf16, bf16}, 5},  {{4096, 128256, 4096, y, bf16, bf16}, 5},
+    {{128256, 4096, 4096, dw, bf16, f32}, 1}, {{4096, 14336, 4096, dw, bf16, f32}, 1},
+    {{2048, 4096, 3072, dx, bf16, bf16}, 1},  {{2048, 4096, 14336, dx, bf16, bf16}, 1},
+    {{2048, 64128, 4096, y, bf16, bf16}, 2},  {{2048, 4096, 64128, dx, bf16, bf16}, 1},
     {{4096, 24576, 4096, y, bf16, bf16}, 4},  {{4096, 151936, 4096, y, bf16, bf16}, 5},
-    {{4096, 12288, 4096, dx, bf16, bf16}, 6}, {{24576, 4096, 4096, dw, bf16, f32}, 6},
-    {{151936, 4096, 4096, dw, bf16, f32}, 2}, {{4096, 12288, 4096, dw, bf16, f32}, 6},
-    {{4096, 37888, 3584, y, bf16, bf16}, 5},  {{4096, 3584, 37888, dx, bf16, bf16}, 6},
-    {{4096, 152064, 3584, y, bf16, bf16}, 5}, {{4096, 3584, 152064, dx, bf16, bf16}, 6},
-    {{4096, 3584, 3584, y, bf16, bf16}, 6},   {{4096, 3584, 3584, dx, bf16, bf16}, 5},
-    {{4096, 3584, 18944, y, bf16, bf16}, 6},  {{37888, 3584, 4096, dw, bf16, f32}, 7},
-    {{152064, 3584, 4096, dw, bf16, f32}, 6}, {{3584, 3584, 4096, dw, bf16, f32}, 1},
-    {{3584, 18944, 4096, dw, bf16, f32}, 4},  {{4096, 201088, 2880, y, bf16, bf16}, 5},
-    {{4096, 2880, 4096, y, bf16, bf16}, 3},
+    {{4096, 12288, 4096, dx, bf16, bf16}, 6}, {{151936, 4096, 4096, dw, bf16, f32}, 1},
+    {{4096, 37888, 3584, y, bf16, bf16}, 6},  {{4096, 3584, 37888, dx, bf16, bf16}, 3},
+    {{4096, 152064, 3584, y, bf16, bf16}, 1}, {{4096, 3584, 3584, y, bf16, bf16}, 6},
+    {{4096, 3584, 3584, dx, bf16, bf16}, 5},  {{4096, 3584, 18944, y, bf16, bf16}, 7},
+    {{4608, 3584, 4096, dw, bf16, f32}, 1},   {{152064, 3584, 4096, dw, bf16, f32}, 1},
+    {{3584, 18944, 4096, dw, bf16, f32}, 1},  {{4096, 12288, 4096, y, bf16, bf16}, 7},
+    {{4096, 22016, 4096, y, bf16, bf16}, 2},  {{4096, 32000, 4096, y, bf16, bf16}, 5},
+    {{4096, 11008, 4096, dx, bf16, bf16}, 7}, {{32000, 4096, 4096, dw, bf16, f32}, 3},
 };
-// Measured on an H100: a model's frozen matrices, whose products are added to those of their
-// adapters, and the adapters, of rank 16.
+// Measured so too: a model's frozen matrices, whose products are added to those of their adapters, and the adapters, of
+// rank 16. The two products of the head were measured in turns.
 const Choice adapted_choices[] = {
-    {{8192, 6144, 4096, y, bf16, bf16}, 4},   {{8192, 28672, 4096, y, bf16, bf16}, 6},
     {{8192, 128256, 4096, y, bf16, bf16}, 3}, {{8192, 4096, 128256, dx, bf16, bf16}, 1},
-    {{8192, 6144, 48, y, bf16, bf16}, 4},     {{8192, 4096, 48, dx, bf16, bf16}, 1},
+    {{8192, 6144, 4096, y, bf16, bf16}, 4},   {{8192, 6144, 48, y, bf16, bf16}, 4},
+    {{8192, 48, 6144, dx, bf16, bf16}, 1},    {{8192, 4096, 48, dx, bf16, bf16}, 2},
     {{6144, 48, 8192, dw, bf16, f32}, 3},     {{48, 4096, 8192, dw, bf16, f32}, 1},
+    {{8192, 4096, 16, y, bf16, bf16}, 5},     {{8192, 16, 4096, dx, bf16, bf16}, 4},
     {{8192, 4096, 16, dx, bf16, bf16}, 2},    {{4096, 16, 8192, dw, bf16, f32}, 1},
-    {{16, 4096, 8192, dw, bf16, f32}, 1},     {{8192, 32, 28672, dx, bf16, bf16}, 3},
-    {{8192, 4096, 32, dx, bf16, bf16}, 1},    {{28672, 32, 8192, dw, bf16, f32}, 1},
-    {{8192, 14336, 16, dx, bf16, bf16}, 6},
+    {{16, 4096, 8192, dw, bf16, f32}, 1},     {{8192, 28672, 4096, y, bf16, bf16}, 6},
+    {{8192, 4096, 28672, dx, bf16, bf16}, 1}, {{8192, 32, 28672, dx, bf16, bf16}, 3},
+    {{8192, 4096, 32, dx, bf16, bf16}, 1},    {{8192, 4096, 14336, y, bf16, bf16}, 5},
+    {{8192, 14336, 4096, dx, bf16, bf16}, 2}, {{8192, 14336, 16, dx, bf16, bf16}, 6},
 };
-// Measured for models with biases, in the same way. Three shapes use an algorithm that only another shape's
+// Measured for models with biases, in turns. Three shapes use an algorithm that only another shape's
 // list has; it was found by trying the lists of all these products on each, under a sustained load
 // (bench/results/gpu.md).
 const Choice biased_choices[] = {
