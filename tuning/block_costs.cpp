@@ -131,18 +131,6 @@ BlockCosts::Ring BlockCosts::ring_seconds(const Block& block, const Layout& layo
   return {exposed + merged / request_.speed.memory_rate, exposed_back + added / request_.speed.memory_rate};
 }
 
-// Loads are even: each rank has an ep-th of the experts of every token. A token travels once to each rank, and a row comes back
-// for each of its experts. Every tensor-parallel rank sends whole rows.
-double BlockCosts::expert_exchange_seconds(const Block& block, const Layout& layout) const {
-  if (layout.ep == 1 || block.kind != BlockKind::experts) return 0;
-  const auto chosen = static_cast<double>(request_.config.experts.chosen), ranks = static_cast<double>(layout.ep);
-  const double row = static_cast<double>(request_.config.hidden) * activation_bytes(request_);
-  const double rows = tokens_of(request_, layout) * (std::min(chosen, ranks) + chosen) * (ranks - 1) / ranks;
-  const LinkSpeed link = links_.experts(layout);
-  constexpr double exchanges = 3;  // choices, tokens, rows
-  return rows * row / link.rate + exchanges * (ranks - 1) * link.latency;
-}
-
 double BlockCosts::attention_flops(const Block& block, const Layout& layout) const {
   if (block.kind != BlockKind::attention) return 0;
   return attention_flops_per_token(request_.config, block, request_.sequence) * tokens_of(request_, layout) / layout.tp;
@@ -177,18 +165,6 @@ BlockCosts::Products BlockCosts::with_memory(const Products& products, const Blo
           .weight_grad = std::hypot(products.weight_grad, gradients)};
 }
 
-// A tensor-parallel block gathers its activations once and scatters them once, in F and again in I. On GPUs products run in
-// pieces, one for each rank: while one is multiplied, the next one travels.
-double BlockCosts::exchange_seconds(const Layout& layout, double product) const {
-  if (layout.tp == 1) return 0;
-  const double others = layout.tp - 1, share = others / layout.tp;
-  const double activation =
-      tokens_of(request_, layout) * static_cast<double>(request_.config.hidden) * activation_bytes(request_);
-  const double travels = 2 * share * activation / request_.speed.link_rate;
-  const double hidden = request_.device == DeviceKind::cuda ? std::min(travels, share * product) : 0;
-  return travels - hidden + 2 * others * request_.speed.latency;
-}
-
 // Attention between positions has no weights, and both halves of its backward are in I. Where replicas divide weights, or these
 // are offloaded, F and I of a block take at least as long as the transfer of the next block's weights, and I and W together as
 // long as that plus its gradients' transfer, because both share the link.
@@ -203,20 +179,18 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
     const Block& block = blocks[i];
     const double scores = attention_flops(block, layout) / 3 / speed.flops;
     const Products products = product_seconds(block, layout);
-    const double exchange = exchange_seconds(layout, products.forward),
-                 exchange_back = exchange_seconds(layout, products.input_grad);
+    const Exchanges exchange = exchanges_.of(block, layout, {products.forward, products.input_grad});
     const Ring ring = ring_seconds(block, layout, scores);
-    const double travel = expert_exchange_seconds(block, layout);
     const double gather = gather_seconds(block, layout);
     const Rounding rounding = rounding_seconds(block, layout);
     const BlockScale& scale = request_.scales[static_cast<std::size_t>(block.kind)];
-    part.times.forward += scale.forward * std::max(gather, products.forward + scores + ring.forward + exchange + travel +
+    part.times.forward += scale.forward * std::max(gather, products.forward + scores + ring.forward + exchange.forward +
                                                                rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
-    const double again = again_seconds(block, layout, recompute[i]) +
-                         (recompute[i] == Recompute::full ? exchange / 2 + ring.forward + travel : 0);
-    const double input_grad = std::max(gather, products.input_grad + 2 * scores + ring.backward + exchange_back + travel +
-                                                   again + rounding.input_grad + speed.block_overhead);
+    const double again =
+        again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange.again + ring.forward : 0);
+    const double input_grad = std::max(gather, products.input_grad + 2 * scores + ring.backward + exchange.input_grad + again +
+                                                   rounding.input_grad + speed.block_overhead);
     const double leaving = leaving_gradients(block, layout);
     const double moves = leaving * gradient_bytes / speed.offload_rate;
     part.times.input_grad += scale.input_grad * input_grad;
@@ -226,7 +200,7 @@ PartCost BlockCosts::of(const std::vector<Block>& blocks, const Layout& layout) 
     // The part of the exchanges that transfers of weights do not cover; braids hide most of it.
     const double alone = products.forward + scores + rounding.forward + speed.block_overhead;
     part.times.communication +=
-        std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange + travel) - std::max(gather, alone));
+        std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange.hideable) - std::max(gather, alone));
     part.parameters += own_parameters(block, layout, figures(block).parameters) / tp;
     part.trained += own_parameters(block, layout, figures(block).trained) / tp;
     part.experts += figures(block).experts / layout.ep / tp;

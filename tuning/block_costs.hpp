@@ -7,6 +7,7 @@
 
 #include "model/parameters/parameters.hpp"
 #include "schedules/simulate/cost.hpp"
+#include "tuning/exchange_costs.hpp"
 #include "tuning/host_links.hpp"
 #include "tuning/layout_search.hpp"
 
@@ -46,7 +47,8 @@ struct PartCost {
 // Keeps the figures of blocks, so it is not thread-safe. The request and the links must outlive it.
 class BlockCosts {
  public:
-  BlockCosts(const LayoutRequest& request, const HostLinks& links) : request_(request), links_(links) {}
+  BlockCosts(const LayoutRequest& request, const HostLinks& links)
+      : request_(request), links_(links), exchanges_(request, links) {}
 
   // Returns the costs of consecutive blocks of one virtual stage.
   PartCost of(const std::vector<Block>& blocks, const Layout& layout) const;
@@ -82,11 +84,6 @@ class BlockCosts {
     double forward = 0, backward = 0;
   };
   Ring ring_seconds(const Block& block, const Layout& layout, double scores) const;
-  // Returns the seconds of a block's tensor-parallel communication in F or in I that its products, of `product` seconds, do not
-  // hide.
-  double exchange_seconds(const Layout& layout, double product) const;
-  // Returns the seconds in which a routed block's tokens travel to their experts and back, in F and again in I.
-  double expert_exchange_seconds(const Block& block, const Layout& layout) const;
   // Returns the parameters of a block that one of the ranks which divide its experts has, on all tensor-parallel ranks.
   double own_parameters(const Block& block, const Layout& layout, double all) const {
     return all - figures(block).experts * (1 - 1.0 / layout.ep);
@@ -97,6 +94,7 @@ class BlockCosts {
 
   const LayoutRequest& request_;
   const HostLinks& links_;
+  const ExchangeCosts exchanges_;
   // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
   mutable std::array<std::vector<std::optional<BlockFigures>>, block_kinds> figures_;
 };

@@ -39,7 +39,9 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
 
 bool can_braid(const LayoutRequest& request, const Layout& layout) {
   if (request.post_validation) return false;  // braids over several steps are not simulated
-  if (layout.ep == 1 && (layout.tp == 1 || request.device == DeviceKind::cuda)) return false;
+  const bool on_gpus = request.device == DeviceKind::cuda;
+  if (layout.ep == 1 && (layout.tp == 1 || on_gpus)) return false;
+  if (on_gpus && request.hosts == 1) return false;
   UsedFeatures used = features_of(request);
   used.add(Feature::exchanging_braids, "schedule", layout.schedule);
   return find_refused(used) == nullptr;

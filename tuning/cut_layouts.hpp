@@ -14,8 +14,8 @@
 
 namespace pipetrain {
 
-// True when a run of the layout can braid (schedule braided-v) and is known to gain by that. On GPUs only the exchanges of
-// experts do: products hide those of tp in every schedule, and braids were measured to be slower.
+// True when a run of the layout can braid (schedule braided-v) and can gain by that. GPUs gain by it only where the ranks that
+// divide experts are on several hosts (see ExchangeCosts); products hide the exchanges of tp in every schedule.
 bool can_braid(const LayoutRequest& request, const Layout& layout);
 
 class CutLayouts {

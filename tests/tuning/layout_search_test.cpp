@@ -279,6 +279,31 @@ TEST_CASE("tune divides the experts of a model, and braids where its ranks excha
   CHECK(compared > 0);
 }
 
+TEST_CASE("on GPUs tune braids where the ranks that divide experts are on several hosts, and only there") {
+  LayoutRequest request = layout_request("olmoe-1b-7b", 4);
+  request.device = DeviceKind::cuda;
+  request.config.layers = 4;
+  request.global_batch = 64;
+  request.most_tp = 1;
+  const auto braided = [&](int hosts) {
+    request.hosts = hosts;
+    request.speed.host_link_rate = request.speed.link_rate / 10;
+    std::map<std::tuple<int, int>, std::map<std::string, double>> seconds;  // by pp and ep, and schedule: the fastest
+    for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best) {
+      const Layout& layout = ranked.layout;
+      if (layout.pp == 1 || layout.microbatches < 4 * layout.pp) continue;
+      const auto [found, fresh] = seconds[{layout.pp, layout.ep}].emplace(layout.schedule, ranked.seconds);
+      if (!fresh) found->second = std::min(found->second, ranked.seconds);
+    }
+    return seconds;
+  };
+  for (const auto& [sizes, of] : braided(1)) CHECK_FALSE(of.contains("braided-v"));
+  const auto over_hosts = braided(4);
+  REQUIRE(over_hosts.contains({2, 2}));
+  const auto& of = over_hosts.at({2, 2});
+  CHECK(of.at("braided-v") < of.at("dualpipe-v"));
+}
+
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
   LayoutRequest request = layout_request("llama-7b", 8);
   request.with_auto = true;
