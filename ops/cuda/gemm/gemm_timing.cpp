@@ -82,7 +82,7 @@ std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape,
   std::vector<double> cold;
   for (std::size_t i = 0; i < count; ++i) cold.push_back(algorithms.seconds(i, 3));
   constexpr int rounds = 3;
-  constexpr double settling = 0.15, measuring = 0.25, hopeless = 1.1;
+  constexpr double settling = 0.12, measuring = 0.2, hopeless = 1.1;
   std::vector<std::vector<double>> times(count);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t turn = 0; turn < count; ++turn) {
