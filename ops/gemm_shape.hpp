@@ -27,8 +27,9 @@ struct GemmShape {
 
 // Returns the microseconds that each algorithm of the GPU library's list takes for this product of random
 // numbers, best guess first; the median of several runs, each of one algorithm under a load that lasts. One that is much slower
-// than another gets the time of a first run. residual: with a matrix added, as weight gradients always have. `memory`: random numbers of the shape's types, as many as the product reads and
-// writes, and 4 KiB more. Throws Error(unavailable) in a build without CUDA.
+// than another gets the time of a first run. residual: with a matrix added, as weight gradients always have. `memory`: random
+// numbers of the shape's types, as many as the product reads and writes, and 4 KiB more. Throws Error(unavailable) in a build
+// without CUDA.
 std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape, bool residual, const Buffer& memory);
 // Returns "major.minor.patch" of the GPU library that computes products.
 std::string gemm_library_version();

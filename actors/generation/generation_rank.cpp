@@ -142,6 +142,7 @@ RankLanes::Output GenerationRank::compute(int sequence, const SequenceRun& run, 
 void GenerationRank::fail(std::exception_ptr cause) {
   streams().fail(cause);
   if (setup_.tensor) setup_.tensor->abort(cause);
+  streams().release_callbacks();
 }
 
 std::size_t GenerationRank::logits_count() const {

@@ -34,7 +34,9 @@ std::exception_ptr RankStreams::failure() const {
 void RankStreams::fail(const std::exception_ptr& cause) {
   compute_->fail(cause);
   for (Stream* stream : others_) stream->fail(cause);
-  // After a device's fault, this query makes the pending callbacks run.
+}
+
+void RankStreams::release_callbacks() {
   if (callbacks_) static_cast<void>(callbacks_->failure());
 }
 

@@ -23,8 +23,11 @@ class RankStreams {
   void call_back(std::function<void()> callback);
   // Returns the first failure of any stream, or null. Thread-safe, never blocks.
   std::exception_ptr failure() const;
-  // Ends the work of all streams with this cause. Thread-safe.
+  // Ends the work of all streams with this cause. Thread-safe; never waits for a device or its driver.
   void fail(const std::exception_ptr& cause);
+  // Makes pending callbacks run if the device has a fault, after which it calls nothing back. Thread-safe. May wait for the
+  // driver while another thread enqueues: call it when nothing on the device waits for other ranks any more.
+  void release_callbacks();
   // Waits until no stream runs anything.
   void wait_until_idle() noexcept;
 

@@ -89,6 +89,7 @@ class PeerCopies final : public CudaPieces {
       if (!meet(call, stream, meeting_->posts(from(step)).begun)) return;
       wait_for_event(call, stream, from(step), 0);
     }
+    if (!cuda_stream(stream).begin()) return;  // it failed in between, and may not have waited for all
     enqueue();
     post_event(call, stream, 1);
     meeting_->posts(rank_).sent.store(call, std::memory_order_release);

@@ -52,6 +52,7 @@ std::map<int, std::shared_ptr<Group>> IpcGroups::make(const std::vector<int>& ra
   {
     const std::lock_guard lock(mutex_);
     groups_[number] = memory;
+    if (cause_) memory->abort(cause_);
     for (const auto& [from, message] : early_[number]) memory->handle(from, message);
     early_.erase(number);
   }
@@ -90,6 +91,7 @@ void IpcGroups::handle(int from, WireReader& in) {
 
 void IpcGroups::abort(const std::exception_ptr& cause) noexcept {
   const std::lock_guard lock(mutex_);
+  if (!cause_) cause_ = cause;
   for (const auto& [number, weak] : groups_) {
     if (const auto group = weak.lock()) group->abort(cause);
   }

@@ -36,7 +36,7 @@ class IpcGroups {
                                              const std::map<int, Device*>& devices);
   // Throws Error for an invalid message, and where memory cannot be opened. Thread-safe.
   void handle(int from, WireReader& in);
-  // Ends all waits for other processes. Thread-safe.
+  // Ends all waits for other processes, also those of groups that are made later. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;
 
  private:
@@ -46,6 +46,7 @@ class IpcGroups {
   std::shared_ptr<ImportedMemory> imported_;  // groups may share the same memory; their handles keep it open
   std::mutex mutex_;
   std::map<std::uint32_t, std::weak_ptr<IpcGroupMemory>> groups_;  // owned by the handles
+  std::exception_ptr cause_;                                       // of an abort
   // Messages of groups that are not made here yet, with their senders.
   std::map<std::uint32_t, std::vector<std::pair<int, Bytes>>> early_;
 };

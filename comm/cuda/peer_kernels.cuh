@@ -60,9 +60,10 @@ __device__ inline void announce(const Team& team, int peer) {
   release(&box->arrived[team.rank], team.call);
 }
 
-// Announces this rank's tensors, and waits for all peers' announcements. All threads of all blocks call it.
+// Announces this rank's tensors, and waits for all peers' announcements. All threads of all blocks call it. Returns false after
+// an abort; where events have met, they are then released although peers may not have come.
 __device__ inline bool meet(const Team& team) {
-  if (team.met) return true;
+  if (team.met) return __syncthreads_and(threadIdx.x != 0 || *static_cast<const volatile int*>(team.aborted) == 0) != 0;
   const int peer = static_cast<int>(threadIdx.x);
   if (blockIdx.x == 0 && peer < team.size) announce(team, peer);
   const bool here = peer >= team.size || wait_for(team, &team.boxes[team.rank]->arrived[peer]);
@@ -257,15 +258,19 @@ struct RowCounts {
   }
 };
 
-// Each rank writes its rows to its peers' memory: writes fill a link better than reads, whose requests share it.
+// Each rank writes its rows to its peers' memory: writes fill a link better than reads, whose requests share it. After an abort
+// no row counts as received, because kernels that are enqueued already take the counts for places.
 template <class Unit>
 __global__ void __launch_bounds__(threads)
     all_to_all_kernel(const __grid_constant__ Team team, const __grid_constant__ SentRows rows) {
   __shared__ RowCounts counts;
-  if (!meet(team)) return;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (!meet(team)) {
+    if (rows.count > 0 && blockIdx.x == 0 && thread <= team.size) rows.received[thread] = 0;
+    return;
+  }
   if (rows.count > 0) {  // there are offsets
     counts.find(team, rows.offsets);
-    const int thread = static_cast<int>(threadIdx.x);
     if (blockIdx.x == 0 && thread <= team.size) rows.received[thread] = counts.received[thread];
   }
   constexpr int unroll = 8;

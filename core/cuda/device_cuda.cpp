@@ -100,12 +100,20 @@ void enable_peer_access(int index) {
   opened.push_back(index);
 }
 
+// By default a GPU has eight queues, and streams that share one wait for each other: for ever, when the kernel of one waits for
+// another GPU that waits for work behind it. So fewer are not taken either: the environments of other trainers ask for one.
+// CUDA reads the variable when it creates the context.
+void ask_for_queues() {
+  constexpr const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+  constexpr int queues = 32;
+  const char* const asked = std::getenv(variable);
+  if (asked == nullptr || std::atoi(asked) < queues) setenv(variable, std::to_string(queues).c_str(), 1);
+}
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
-    // Read when the context is created. By default a GPU has eight queues, and streams that share one wait for each
-    // other: for ever, when the kernel of one waits for another GPU that waits for work behind it.
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    ask_for_queues();
     cuda_check(cudaSetDevice(index), "choosing the device", index);
     cuda_check(cudaFree(nullptr), "creating the context", index);
     enable_peer_access(index);

@@ -1,5 +1,6 @@
 // The operations of ranks that divide the experts, against plain loops.
 #include <algorithm>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -133,6 +134,34 @@ TEST_CASE("the orders of tokens that are sent and of rows that are received foll
     CHECK((numbers_of(b, rows.returned, returned.size()) == returned));
     const Values found = b.rank.get(rows.weights);
     CHECK(std::equal(factors.begin(), factors.end(), found.data.begin()));
+  });
+}
+
+TEST_CASE("what an exchange that was aborted leaves behind becomes no index", "[ops][experts][gpu]") {
+  on_gpu([](Bench& b) {
+    const std::int64_t ranks = 2, experts = 8, chosen = 4, most = 200;
+    const auto numbers = [&](const Shape& shape) { return b.rank.poisoned(shape, DType::i32); };
+    std::mt19937 random(7);
+    std::uniform_int_distribution<int> any(-2'000'000'000, 2'000'000'000), near(-3, 12);
+    for (const bool far : {true, false}) {
+      Values of_tokens({most, chosen}), from({ranks + 1});
+      for (double& expert : of_tokens.data) expert = far ? any(random) : near(random);
+      from.data = far ? std::vector<double>{-1e9, 1e9, 1.5e9} : std::vector<double>{0, 70, 190};
+      const ReceivedRows rows{numbers({most * chosen}), b.rank.poisoned({most * chosen}, DType::f32), numbers({experts + 1}),
+                              numbers({most * chosen}), numbers({ranks + 1})};
+      const Tensor in = b.rank.put(of_tokens, DType::i32), offsets = b.rank.put(from, DType::i32),
+                   weights = b.put_f32(b.draw_f32({most, chosen}));
+      b.team.run(
+          [&](TestRank& r) { r.ops().sort_received({.experts = in, .weights = weights, .offsets = offsets, .rows = rows}); });
+      const Values found = b.rank.get(rows.offsets), back = b.rank.get(rows.return_offsets);
+      const double count = found.data.back();
+      CHECK((count >= 0 && count <= static_cast<double>(most * chosen)));
+      for (const double place : back.data) CHECK((place >= 0 && place <= count));
+      for (const std::int64_t row : numbers_of(b, rows.returned, static_cast<std::size_t>(count)))
+        CHECK((row >= 0 && row < static_cast<std::int64_t>(count)));
+      for (const std::int64_t token : numbers_of(b, rows.tokens, static_cast<std::size_t>(count)))
+        CHECK((token >= 0 && token < most));
+    }
   });
 }
 

@@ -189,6 +189,7 @@ void RankCompute::fail(std::exception_ptr cause) {
   streams().fail(cause);
   setup_.groups.abort(cause);
   if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->abort(cause);
+  streams().release_callbacks();
 }
 
 }  // namespace pipetrain
